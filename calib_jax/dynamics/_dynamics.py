@@ -1,0 +1,169 @@
+"""Per-example training statistics, kept on the device by example id.
+
+A state holds one number per training example and statistic; a step scatters its batch into it.
+Padded rows are left out by weight 0 or by an id outside `[0, n)`.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from calib_jax._arrays import as_hard_labels, as_logits, correct_prediction, take_label
+
+
+def margin(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
+    """`z_y - max_{k != y} z_k`: how far the label's logit is ahead of the best other one.
+
+    Args:
+      logits: `[batch, num_classes]`.
+      labels: integers `[batch]`.
+
+    Returns:
+      `[batch]`
+    """
+    logits = as_logits(logits)
+    labels = as_hard_labels(labels, logits)
+    own = labels[..., None] == jnp.arange(logits.shape[-1])
+    return take_label(logits, labels) - jnp.max(jnp.where(own, -jnp.inf, logits), axis=-1)
+
+
+class AumState(NamedTuple):
+    """Sum of margins and number of times seen, each `[n]`."""
+
+    total: jax.Array
+    count: jax.Array
+
+
+def aum_init(n: int) -> AumState:
+    """The state before any of the `n` examples was seen."""
+    return AumState(total=jnp.zeros(n), count=jnp.zeros(n))
+
+
+def aum_update(
+    state: AumState,
+    ids: ArrayLike,
+    logits: ArrayLike,
+    labels: ArrayLike,
+    weights: ArrayLike | None = None,
+) -> AumState:
+    """Adds a step's margins, as computed by the network in training mode.
+
+    Args:
+      state: the present state.
+      ids: integers `[batch]`; outside `[0, n)` means padding.
+      logits: `[batch, num_classes]`.
+      labels: integers `[batch]`.
+      weights: `[batch]`, 0 for padding.
+
+    Returns:
+      The new state.
+    """
+    rows = _rows(ids, weights, state.count.shape[0])
+    return AumState(
+        total=state.total.at[rows].add(margin(logits, labels), mode="drop"),
+        count=state.count.at[rows].add(1.0, mode="drop"),
+    )
+
+
+def aum_values(state: AumState) -> jax.Array:
+    """Area under the margin: the mean margin over the times seen `[n]`; NaN if never."""
+    return state.total / jnp.where(state.count > 0, state.count, jnp.nan)
+
+
+class DataMap(NamedTuple):
+    """A data map, each `[n]`.
+
+    Attributes:
+      confidence: mean probability of the gold label.
+      variability: its standard deviation (population).
+      correctness: fraction of the times the prediction was right.
+    """
+
+    confidence: jax.Array
+    variability: jax.Array
+    correctness: jax.Array
+
+
+class DataMapState(NamedTuple):
+    """Running sums of a data map, each `[n]`.
+
+    Sums are of deviations from the first probability seen: the variance of a nearly constant
+    probability would otherwise drown in float32 rounding.
+    """
+
+    first: jax.Array
+    deviation: jax.Array
+    deviation_squared: jax.Array
+    correct: jax.Array
+    count: jax.Array
+
+
+def datamap_init(n: int) -> DataMapState:
+    """The state before any of the `n` examples was seen."""
+    return DataMapState(*[jnp.zeros(n) for _ in DataMapState._fields])
+
+
+def datamap_update(
+    state: DataMapState,
+    ids: ArrayLike,
+    logits: ArrayLike,
+    labels: ArrayLike,
+    weights: ArrayLike | None = None,
+) -> DataMapState:
+    """Adds a step's gold probabilities and hits. Arguments as in `aum_update`."""
+    logits = as_logits(logits)
+    labels = as_hard_labels(labels, logits)
+    p = take_label(jax.nn.softmax(logits), labels)
+    n = state.count.shape[0]
+    rows = _rows(ids, weights, n)
+    unseen = jnp.where(state.count.at[rows].get(mode="fill", fill_value=1.0) == 0, rows, n)
+    first = state.first.at[unseen].set(p, mode="drop")
+    deviation = p - first.at[rows].get(mode="fill", fill_value=0.0)
+    return DataMapState(
+        first=first,
+        deviation=state.deviation.at[rows].add(deviation, mode="drop"),
+        deviation_squared=state.deviation_squared.at[rows].add(deviation**2, mode="drop"),
+        correct=state.correct.at[rows].add(correct_prediction(logits, labels), mode="drop"),
+        count=state.count.at[rows].add(1.0, mode="drop"),
+    )
+
+
+def datamap_values(state: DataMapState) -> DataMap:
+    """The data map so far; NaN for examples never seen."""
+    count = jnp.where(state.count > 0, state.count, jnp.nan)
+    mean = state.deviation / count
+    variance = state.deviation_squared / count - mean**2
+    return DataMap(
+        confidence=state.first + mean,
+        variability=jnp.sqrt(jnp.maximum(variance, 0.0)),
+        correctness=state.correct / count,
+    )
+
+
+def median_split(values: ArrayLike) -> jax.Array:
+    """Which examples belong to the upper half: `True` for the `ceil(n / 2)` largest values.
+
+    Same as "at least the median" whenever the median is not tied. Ties at the cut go to the lower
+    index, so that the halves are always equal; NaN (never seen) counts as the smallest value.
+
+    Args:
+      values: `[n]`, AUM or data-map confidence.
+
+    Returns:
+      bool `[n]`
+    """
+    values = jnp.asarray(values)
+    order = jnp.argsort(jnp.where(jnp.isnan(values), -jnp.inf, values), descending=True)
+    rank = jnp.zeros_like(order).at[order].set(jnp.arange(order.shape[0]))
+    return rank < (values.shape[0] + 1) // 2
+
+
+def _rows(ids: ArrayLike, weights: ArrayLike | None, n: int) -> jax.Array:
+    """Ids to scatter to; `n`, which a scatter drops, for rows that do not count."""
+    ids = jnp.asarray(ids)
+    keep = ids >= 0  # a negative index would wrap around
+    if weights is not None:
+        keep &= jnp.asarray(weights) > 0
+    return jnp.where(keep, ids, n)

@@ -1,0 +1,23 @@
+"""Losses: arrays in, one value per example out; the batch-coupled ones return a scalar and say so.
+
+Every loss works in log space and float32: value and gradient are finite for any finite logits.
+"""
+
+from calib_jax.losses._adafocal import AdaFocalState as AdaFocalState
+from calib_jax.losses._adafocal import adafocal as adafocal
+from calib_jax.losses._adafocal import adafocal_init as adafocal_init
+from calib_jax.losses._adafocal import adafocal_update as adafocal_update
+from calib_jax.losses._contrastive import label_aware_contrastive as label_aware_contrastive
+from calib_jax.losses._coupled import mbls as mbls
+from calib_jax.losses._coupled import mdca as mdca
+from calib_jax.losses._coupled import mmce as mmce
+from calib_jax.losses._coupled import mmce_weighted as mmce_weighted
+from calib_jax.losses._distillation import distillation as distillation
+from calib_jax.losses._distillation import teacher_annealing as teacher_annealing
+from calib_jax.losses._entropy import brier as brier
+from calib_jax.losses._entropy import cross_entropy as cross_entropy
+from calib_jax.losses._focal import calfocal as calfocal
+from calib_jax.losses._focal import dual_focal as dual_focal
+from calib_jax.losses._focal import flsd53 as flsd53
+from calib_jax.losses._focal import focal as focal
+from calib_jax.losses._focal import inverse_focal as inverse_focal

@@ -1,0 +1,47 @@
+"""Label-aware contrastive loss (LCL)."""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from calib_jax._arrays import as_hard_labels, as_logits, take_label
+
+
+def label_aware_contrastive(
+    features: ArrayLike, labels: ArrayLike, helper_logits: ArrayLike, *, tau: float
+) -> jax.Array:
+    """Supervised contrastive loss in which confusable classes repel more.
+
+    With unit features f, similarities `s_ij = f_i . f_j` and the helper network's weights
+    `w_ij = softmax(helper_i)[label_j]`, an anchor's loss is
+
+        -w_{i, y_i} mean_{p: y_p = y_i, p != i} ( s_ip / tau - log sum_{j != i} w_ij exp(s_ij / tau) )
+
+    and 0 for an anchor alone in its class. The helper network receives gradient too.
+
+    Args:
+      features: `[batch, dim]`, normalised here.
+      labels: integers `[batch]`.
+      helper_logits: the weighting network's logits `[batch, num_classes]`.
+      tau: temperature of the similarities.
+
+    Returns:
+      `[batch]`
+    """
+    helper_logits = as_logits(helper_logits)
+    labels = as_hard_labels(labels, helper_logits)
+    features = jnp.asarray(features, jnp.float32)
+    features *= jax.lax.rsqrt(jnp.sum(jnp.square(features), -1, keepdims=True) + 1e-12)
+    similarity = features @ features.T / tau
+
+    log_w = jax.nn.log_softmax(helper_logits)
+    itself = jnp.eye(labels.shape[0], dtype=bool)
+    log_total = jax.nn.logsumexp(
+        jnp.where(itself, -jnp.inf, similarity + log_w[:, labels]), axis=-1
+    )
+    positive = (labels[:, None] == labels[None, :]) & ~itself
+    count = jnp.sum(positive, axis=-1)
+    mean_log_prob = jnp.sum(
+        jnp.where(positive, similarity - log_total[:, None], 0.0), axis=-1
+    ) / jnp.maximum(count, 1)
+    return -jnp.exp(take_label(log_w, labels)) * mean_log_prob

@@ -1,0 +1,53 @@
+"""Self-distillation: a student between the labels and its teacher."""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from calib_jax._arrays import as_logits
+from calib_jax.losses._entropy import cross_entropy
+
+
+def distillation(
+    student_logits: ArrayLike,
+    teacher_logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    weight: ArrayLike,
+    temperature: ArrayLike = 1.0,
+    scale_student: bool = False,
+    t_squared: bool | None = None,
+) -> jax.Array:
+    """`(1 - weight) CE(student, labels) + weight KL(teacher || student)`.
+
+    The teacher's logits are divided by `temperature`; the student's only if `scale_student`.
+    Multiplying the KL by T^2 makes up for the gradient's shrinking when both are divided, so by
+    default it is done just then. The teacher receives no gradient.
+
+    Args:
+      student_logits: `[batch, num_classes]`.
+      teacher_logits: `[batch, num_classes]`.
+      labels: integers `[batch]` or soft `[batch, num_classes]`.
+      weight: lambda, scalar or `[batch]`; see `teacher_annealing`.
+      temperature: T > 0.
+      scale_student: divide the student's logits by T too (inside the KL).
+      t_squared: multiply the KL by T^2; `None` means the value of `scale_student`.
+
+    Returns:
+      `[batch]`
+    """
+    student = as_logits(student_logits)
+    teacher = jax.lax.stop_gradient(as_logits(teacher_logits))
+    if student.shape != teacher.shape:
+        raise ValueError(f"teacher_logits: expected {student.shape}, got {teacher.shape}")
+    log_t = jax.nn.log_softmax(teacher / temperature)
+    log_s = jax.nn.log_softmax(student / temperature if scale_student else student)
+    kl = jnp.sum(jnp.exp(log_t) * (log_t - log_s), axis=-1)
+    if scale_student if t_squared is None else t_squared:
+        kl = jnp.square(temperature) * kl
+    return (1 - weight) * cross_entropy(student, labels) + weight * kl
+
+
+def teacher_annealing(step: ArrayLike, total_steps: ArrayLike) -> jax.Array:
+    """The distillation weight that falls linearly from 1 at step 0 to 0 at `total_steps`."""
+    return 1.0 - jnp.minimum(1.0, jnp.asarray(step) / total_steps)

@@ -1,0 +1,179 @@
+"""The focal family: focal, inverse focal, FLSD-53, CalFocal and dual focal.
+
+All share one core. With `q = log p` and `r = log(1 - p)`, both from logsumexp, the loss is
+
+    gamma >= 0:  -exp( gamma  * r       ) * q      focal,          -(1 - p)^gamma  log p
+    gamma <  0:  -exp(|gamma| * log1p(p)) * q      inverse focal,  -(1 + p)^|gamma| log p
+
+Nothing is raised to a power and nothing is clipped, so value and gradient are finite for p -> 0,
+p -> 1 and gamma in (0, 1), where the derivative of `(1 - p)^gamma` is not. gamma is a constant for
+the gradient; the p inside the weight is differentiated.
+
+With soft labels each loss is the label-weighted mean of the loss of each class, `sum_k y_k L(p_k)`.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from calib_jax._arrays import (
+    as_hard_labels,
+    as_labels,
+    as_logits,
+    expect,
+    is_soft,
+    take_label,
+)
+from calib_jax.metrics import BinStats
+
+
+def focal(logits: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> jax.Array:
+    """Focal loss; a negative `gamma` means inverse focal (AdaFocal's eq. 5).
+
+    Args:
+      logits: `[batch, num_classes]`.
+      labels: integers `[batch]` or soft `[batch, num_classes]`.
+      gamma: scalar or `[batch]`.
+
+    Returns:
+      `[batch]`
+    """
+    gamma = jnp.asarray(gamma, jnp.float32)
+    return focal_by_probability(
+        logits, labels, lambda p: gamma[..., None] if p.ndim > gamma.ndim > 0 else gamma
+    )
+
+
+def inverse_focal(logits: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> jax.Array:
+    """`-(1 + p)^gamma log p` for `gamma >= 0` (AdaFocal's eq. 1): pushes confident examples further.
+
+    Args and result as in `focal`.
+    """
+    return focal(logits, labels, -jnp.asarray(gamma, jnp.float32))
+
+
+def flsd53(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
+    """Sample-dependent focal loss: gamma 5 where the true class has p < 0.2, else 3.
+
+    Args:
+      logits: `[batch, num_classes]`.
+      labels: integers `[batch]` or soft `[batch, num_classes]`.
+
+    Returns:
+      `[batch]`
+    """
+    return focal_by_probability(logits, labels, lambda p: jnp.where(p < 0.2, 5.0, 3.0))
+
+
+def calfocal(
+    logits: ArrayLike, labels: ArrayLike, bins: BinStats, *, lam: float, per_sample: bool
+) -> jax.Array:
+    """Calibration-aware focal loss, steered by the validation accuracy A_b and confidence C_b.
+
+    `b` is the validation bin of the true class's probability p, and
+
+        per_sample:  gamma = exp(lam * (p   - A_b))    eq. 2
+        else:        gamma = exp(lam * (C_b - A_b))    eq. 3
+
+    gamma is 1 in a bin with no validation example. Paper: silent on the gradient of gamma; here:
+    none, because every other gamma of that paper is a constant between updates.
+
+    Args:
+      logits: `[batch, num_classes]`.
+      labels: integers `[batch]` or soft `[batch, num_classes]`.
+      bins: `metrics.bin_stats(confidence, correct, scheme='mass')` of the validation set.
+      lam: how fast gamma answers to the calibration gap.
+      per_sample: eq. 2 if true, eq. 3 if false.
+
+    Returns:
+      `[batch]`
+    """
+
+    def gamma(p: jax.Array) -> jax.Array:
+        b = bin_of(bins.edges[1:-1], p)
+        target = p if per_sample else bins.mean_confidence[b]
+        gap = jnp.where(bins.count[b] > 0, target - bins.accuracy[b], 0.0)
+        # exp(80) is as good as infinity for an exponent, and does not overflow.
+        return jnp.exp(jnp.minimum(lam * gap, 80.0))
+
+    return focal_by_probability(logits, labels, gamma)
+
+
+def dual_focal(logits: ArrayLike, labels: ArrayLike, gamma: float = 5.0) -> jax.Array:
+    """`-(1 - p_y + p_j)^gamma log p_y` with `p_j` the largest probability below `p_y` (0 if none).
+
+    Args:
+      logits: `[batch, num_classes]`.
+      labels: integers `[batch]`.
+      gamma: focusing parameter, `>= 0`.
+
+    Returns:
+      `[batch]`
+    """
+    logits = as_logits(logits)
+    labels = as_hard_labels(labels, logits)
+    log_p = jax.nn.log_softmax(logits)
+    log_p_y = take_label(log_p, labels)
+    # The runner-up is found by comparing logits: probabilities tie in float32 long before they do.
+    below = logits < take_label(logits, labels)[..., None]
+    # log(1 - p_y + p_j) is the logsumexp of all other classes with class j counted twice.
+    others = _without_label(log_p, labels)
+    log_p_j = jnp.max(jnp.where(below, log_p, -jnp.inf), axis=-1)
+    doubled = jnp.concatenate([others, log_p_j[..., None]], axis=-1)
+    log_weight = gamma * jax.nn.logsumexp(doubled, axis=-1)
+    return -jnp.exp(log_weight) * log_p_y
+
+
+def focal_by_probability(
+    logits: ArrayLike, labels: ArrayLike, gamma: Callable[[jax.Array], jax.Array]
+) -> jax.Array:
+    """Focal loss whose gamma is looked up from the true class's probability.
+
+    `gamma` maps probabilities `[batch]`, or `[batch, num_classes]` when the labels are soft, to
+    gammas that broadcast against them.
+    """
+    logits = as_logits(logits)
+    labels = as_labels(labels, logits)
+    if is_soft(labels):
+        log_p = jax.nn.log_softmax(logits)
+        return expect(_modulated(log_p, _log_one_minus_all(logits), gamma), labels)
+    log_norm = jax.nn.logsumexp(logits, axis=-1)
+    log_p = take_label(logits, labels) - log_norm
+    log_rest = jax.nn.logsumexp(_without_label(logits, labels), axis=-1) - log_norm
+    return _modulated(log_p, log_rest, gamma)
+
+
+def bin_of(inner_edges: jax.Array, p: jax.Array) -> jax.Array:
+    """The bin of each probability; one that equals an edge belongs to the bin above it."""
+    return jnp.searchsorted(inner_edges, p, side="right", method="compare_all")
+
+
+def _modulated(
+    log_p: jax.Array, log_rest: jax.Array, gamma: Callable[[jax.Array], jax.Array]
+) -> jax.Array:
+    """`-weight * log p` from `log p` and `log(1 - p)`."""
+    p = jnp.exp(log_p)
+    g = jax.lax.stop_gradient(gamma(p))
+    return -jnp.exp(jnp.abs(g) * jnp.where(g < 0, jnp.log1p(p), log_rest)) * log_p
+
+
+def _without_label(values: jax.Array, labels: jax.Array) -> jax.Array:
+    """`values` with each row's own class at -inf, so that logsumexp runs over the others."""
+    own = labels[..., None] == jnp.arange(values.shape[-1])
+    return jnp.where(own, -jnp.inf, values)
+
+
+def _log_one_minus_all(logits: jax.Array) -> jax.Array:
+    """`log(1 - p_k)` for every class.
+
+    Only the largest class can have p > 1/2, where `log1p(-p)` loses its digits: it gets the
+    logsumexp of the others.
+    """
+    top = jnp.argmax(logits, axis=-1)
+    is_top = top[..., None] == jnp.arange(logits.shape[-1])
+    rest = jax.nn.logsumexp(_without_label(logits, top), axis=-1, keepdims=True)
+    log_norm = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
+    small_p = jnp.where(is_top, 0.0, jnp.exp(logits - log_norm))
+    return jnp.where(is_top, rest - log_norm, jnp.log1p(-small_p))

@@ -1,0 +1,275 @@
+"""`BinStats`: the one binning core behind every binned metric."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from calib_jax.metrics._sorting import argsort_floats, sort_floats
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class BinStats:
+    """Sums per confidence bin. `a + b` merges the statistics of two parts of a data set.
+
+    Attributes:
+      count: number (or total weight) of examples `[num_bins]`.
+      confidence: sum of their confidences `[num_bins]`.
+      correct: sum of their correctness `[num_bins]`.
+      edges: `[num_bins + 1]`, ascending from 0 to 1.
+    """
+
+    count: jax.Array
+    confidence: jax.Array
+    correct: jax.Array
+    edges: jax.Array
+
+    def __add__(self, other: "BinStats") -> "BinStats":
+        if self.edges.shape != other.edges.shape:
+            raise ValueError(
+                f"BinStats of {self.num_bins} and {other.num_bins} bins cannot be merged"
+            )
+        return BinStats(
+            count=self.count + other.count,
+            confidence=self.confidence + other.confidence,
+            correct=self.correct + other.correct,
+            edges=self.edges,
+        )
+
+    @property
+    def num_bins(self) -> int:
+        return self.edges.shape[-1] - 1
+
+    @property
+    def weight(self) -> jax.Array:
+        """Share of the examples in each bin; sums to 1 (NaN if there are none at all)."""
+        return self.count / jnp.sum(self.count, axis=-1, keepdims=True)
+
+    @property
+    def mean_confidence(self) -> jax.Array:
+        """Mean confidence per bin; 0 where empty."""
+        return self.confidence / self._divisor
+
+    @property
+    def accuracy(self) -> jax.Array:
+        """Accuracy per bin; 0 where empty."""
+        return self.correct / self._divisor
+
+    @property
+    def gap(self) -> jax.Array:
+        """Mean confidence minus accuracy per bin: positive is over-confident; 0 where empty."""
+        return (self.confidence - self.correct) / self._divisor
+
+    @property
+    def _divisor(self) -> jax.Array:
+        return jnp.where(self.count > 0, self.count, 1.0)
+
+    def ece(self, norm: float = 1) -> jax.Array:
+        """`(sum_b weight_b |gap_b|^norm)^(1/norm)`."""
+        return jnp.sum(self.weight * jnp.abs(self.gap) ** norm, axis=-1) ** (1 / norm)
+
+    def mce(self) -> jax.Array:
+        """The largest |gap| of a bin."""
+        return jnp.max(jnp.abs(self.gap), axis=-1)
+
+
+def bin_stats(
+    confidence: ArrayLike,
+    correct: ArrayLike,
+    *,
+    num_bins: int = 15,
+    scheme: str = "width",
+    closed: str = "right",
+    weights: ArrayLike | None = None,
+    edges: ArrayLike | None = None,
+) -> BinStats:
+    """Sums of count, confidence and correctness per confidence bin.
+
+    Confidence 0 lands in the first bin and 1 in the last, whichever side is closed.
+
+    Args:
+      confidence: `[n]` in [0, 1].
+      correct: `[n]`, 0 or 1 (or label mass in between).
+      num_bins: number of bins.
+      scheme: `'width'`: bins `i / num_bins`; these merge across parts of a data set.
+        `'mass'`: by rank, the example of rank r in bin `floor(r num_bins / n)`, so that bins differ
+        by one example at most, however few or tied the examples are. Examples of the same confidence
+        share their mean correctness: the result does not depend on their order.
+      closed: to which bin an example on an inner edge belongs: `'right'` puts it in the lower bin,
+        `(lo, hi]`, `'left'` in the upper one, `[lo, hi)`. Means nothing for `'mass'`.
+      weights: `[n]`, non-negative; a row of weight 0 (padding) counts for nothing.
+      edges: `[num_bins + 1]`, to bin by given edges (of another data set) instead of a scheme.
+
+    Returns:
+      `BinStats`
+    """
+    confidence, correct, weight = check_binary(confidence, correct, weights)
+    if scheme not in ("width", "mass"):
+        raise ValueError(f"scheme={scheme!r}: expected 'width' or 'mass'")
+    if closed not in ("right", "left"):
+        raise ValueError(f"closed={closed!r}: expected 'right' or 'left'")
+    if num_bins < 1:
+        raise ValueError(f"num_bins={num_bins}: expected at least 1")
+
+    if edges is not None:
+        edges = jnp.asarray(edges, jnp.float32)
+        index = _find_bin(edges[1:-1], confidence, "left" if closed == "right" else "right")
+        sums = bin_sums(index, edges.shape[0] - 1, confidence, correct, weight)
+    elif scheme == "width":
+        edges = jnp.arange(num_bins + 1, dtype=jnp.float32) / num_bins
+        index = _width_bin(confidence, num_bins, closed)
+        sums = bin_sums(index, num_bins, confidence, correct, weight)
+    else:
+        edges, sums = _mass_sums(confidence, correct, weight, num_bins)
+    return BinStats(*sums, edges=edges)
+
+
+def check_binary(
+    confidence: ArrayLike, correct: ArrayLike, weights: ArrayLike | None
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """Float32 `[n]` of each, with whatever a row of weight 0 holds replaced by zeros."""
+    confidence = jnp.asarray(confidence, jnp.float32)
+    correct = jnp.asarray(correct, jnp.float32)
+    if confidence.ndim != 1 or confidence.shape != correct.shape:
+        raise ValueError(
+            f"confidence and correct: expected the same shape [n], "
+            f"got {confidence.shape} and {correct.shape}"
+        )
+    if confidence.shape[0] == 0:
+        raise ValueError("confidence: there are no examples (n = 0)")
+    if weights is None:
+        return confidence, correct, None
+    weights = jnp.asarray(weights, jnp.float32)
+    if weights.shape != confidence.shape:
+        raise ValueError(f"weights: expected {confidence.shape}, got {weights.shape}")
+    # Cleaned only where they are summed: cleaning the sort key would tie it to the weights, and a
+    # bootstrap over weights would then sort again for each sample.
+    return confidence, jnp.where(weights > 0, correct, 0.0), weights
+
+
+def bin_sums(
+    index: jax.Array,
+    num_bins: int,
+    confidence: jax.Array,
+    correct: jax.Array,
+    weights: jax.Array | None,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Sums of weight, weighted confidence and weighted correctness by bin `index`: three `[num_bins]`.
+
+    The one place where binning differs by backend: a CPU adds into bins fastest one example after
+    the other, an accelerator by comparing every example with every bin and reducing.
+    """
+    if weights is None:
+        columns = (jnp.ones_like(confidence), confidence, correct)
+    else:
+        columns = (weights, jnp.where(weights > 0, weights * confidence, 0.0), weights * correct)
+    if num_bins > 256:  # comparing with each of so many bins pays nowhere
+        return _scatter_sums(index, num_bins, columns)
+    return jax.lax.platform_dependent(
+        index,
+        columns,
+        cpu=lambda i, c: _scatter_sums(i, num_bins, c),
+        default=lambda i, c: _compare_sums(i, num_bins, c),
+    )
+
+
+def _scatter_sums(
+    index: jax.Array, num_bins: int, columns: tuple[jax.Array, ...]
+) -> tuple[jax.Array, ...]:
+    # Adding a million float32 one by one into the same bin loses digits; adding chunks of a few
+    # thousand and then the chunks' sums keeps them, at the same cost.
+    n = index.shape[0]
+    chunks = min(max(4096 // num_bins, 1), math.ceil(n / 4096))
+    slot = jnp.arange(n) // math.ceil(n / chunks) * num_bins + index
+    return tuple(
+        jnp.sum(jax.ops.segment_sum(c, slot, chunks * num_bins).reshape(chunks, num_bins), axis=0)
+        for c in columns
+    )
+
+
+def _compare_sums(
+    index: jax.Array, num_bins: int, columns: tuple[jax.Array, ...]
+) -> tuple[jax.Array, ...]:
+    member = index == jnp.arange(num_bins)[:, None]
+    return tuple(jnp.sum(jnp.where(member, c, 0.0), axis=-1) for c in columns)
+
+
+def _width_bin(confidence: jax.Array, num_bins: int, closed: str) -> jax.Array:
+    """Equal-width bin by arithmetic, exact at the edges `i / num_bins` as float32 has them."""
+    guess = jnp.floor(confidence * num_bins)
+    lower, upper = guess / num_bins, (guess + 1) / num_bins
+    if closed == "left":
+        guess += (confidence >= upper).astype(jnp.float32) - (confidence < lower)
+    else:
+        guess += (confidence > upper).astype(jnp.float32) - (confidence <= lower)
+    return jnp.clip(guess, 0, num_bins - 1).astype(jnp.int32)
+
+
+def _mass_sums(
+    confidence: jax.Array, correct: jax.Array, weights: jax.Array | None, num_bins: int
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
+    """Edges and sums of bins of equal mass.
+
+    Between bins b - 1 and b lies a threshold confidence, at a known rank. Every example is below,
+    between or equal to the thresholds, so only the confidences are sorted and the sums are taken over
+    `2 num_bins - 1` slots of the unsorted examples. A slot of examples equal to a threshold is then
+    divided between its bins by rank.
+    """
+    below, above, rank = _thresholds(confidence, weights, num_bins)
+    slot = _find_bin(above, confidence, "left") + _find_bin(above, confidence, "right")
+    sums = bin_sums(slot, 2 * num_bins - 1, confidence, correct, weights)
+
+    at = _find_bin(above, above, "left") + _find_bin(above, above, "right")
+    before = [jnp.concatenate([jnp.zeros(1), jnp.cumsum(s)]) for s in sums]
+    tied = sums[0][at]
+    share = (rank - before[0][at]) / jnp.where(tied > 0, tied, 1.0)
+
+    def per_bin(cuts: jax.Array, total: jax.Array) -> jax.Array:
+        return jnp.diff(cuts, prepend=0.0, append=total)
+
+    count = per_bin(rank, before[0][-1])
+    conf, corr = (per_bin(b[at] + share * s[at], b[-1]) for s, b in zip(sums[1:], before[1:], strict=True))
+
+    middle = (below + above) / 2
+    # Neighbouring floats have no middle: the edge must still send the upper one up.
+    inner = jnp.clip(jnp.where(middle > below, middle, above), 0.0, 1.0)
+    edges = jnp.concatenate([jnp.zeros(1), inner, jnp.ones(1)])
+    return edges, (count, conf, corr)
+
+
+def _thresholds(
+    confidence: jax.Array, weights: jax.Array | None, num_bins: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """For each inner boundary: the confidences on either side of it and its rank, `[num_bins - 1]`.
+
+    Where no example is left above the boundary the confidence above is 2, beyond all.
+    """
+    n = confidence.shape[0]
+    if weights is None:
+        ascending = sort_floats(confidence)
+        cut = jnp.asarray([-(-b * n // num_bins) for b in range(1, num_bins)], jnp.int32)
+        first, last, rank = cut, cut - 1, cut.astype(jnp.float32)
+    else:
+        order = argsort_floats(confidence)
+        ascending = confidence[order]
+        through = jnp.cumsum(weights[order])
+        before = jnp.concatenate([jnp.zeros(1), through[:-1]])
+        # Rank is the weight before an example; rows of weight 0 must not become a bin's neighbour.
+        boundary = jnp.arange(1, num_bins, dtype=jnp.float32) * through[-1]
+        cut = jnp.searchsorted(before * num_bins, boundary, side="left")
+        rank = jnp.where(cut < n, before[jnp.minimum(cut, n - 1)], through[-1])
+        first = jnp.searchsorted(through, rank, side="right")
+        last = jnp.searchsorted(through, rank, side="left")
+    return (
+        ascending.at[last].get(mode="clip"),
+        ascending.at[first].get(mode="fill", fill_value=2.0),
+        rank,
+    )
+
+
+def _find_bin(inner_edges: jax.Array, x: jax.Array, side: str) -> jax.Array:
+    method = "compare_all" if inner_edges.shape[0] <= 64 else "scan"
+    return jnp.searchsorted(inner_edges, x, side=side, method=method)

@@ -1,0 +1,58 @@
+"""How sure a number is: bootstrap intervals over the examples."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+
+class Interval(NamedTuple):
+    """A metric's value and the ends of its bootstrap interval; each of the metric's own structure."""
+
+    estimate: Any
+    low: Any
+    high: Any
+
+
+def bootstrap(
+    metric: Callable[..., Any],
+    *arrays: ArrayLike,
+    key: jax.Array,
+    num_samples: int = 1000,
+    level: float = 0.95,
+    batch_size: int = 32,
+) -> Interval:
+    """Percentile interval of `metric(*arrays)` under resampling of the examples.
+
+    A resample is a count per example, given to the metric as `weights`: what does not depend on the
+    weights (softmax, sorting) is then computed once, not `num_samples` times.
+
+    Args:
+      metric: called as `metric(*arrays, weights=counts)`; returns a scalar or a pytree of them.
+      *arrays: the metric's arguments, each `[n, ...]`.
+      key: random key.
+      num_samples: number of resamples.
+      level: probability mass inside the interval.
+      batch_size: resamples evaluated at the same time.
+
+    Returns:
+      `Interval`; `estimate` is the metric of the data themselves.
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level={level}: expected a value between 0 and 1")
+    arrays = tuple(jnp.asarray(a) for a in arrays)
+    n = arrays[0].shape[0]
+
+    def resampled(sample_key: jax.Array) -> Any:
+        drawn = jax.random.randint(sample_key, (n,), 0, n)
+        return metric(*arrays, weights=jnp.zeros(n).at[drawn].add(1.0))
+
+    samples = jax.lax.map(resampled, jax.random.split(key, num_samples), batch_size=batch_size)
+    tail = (1 - level) / 2
+    return Interval(
+        estimate=metric(*arrays),
+        low=jax.tree.map(lambda s: jnp.quantile(s, tail, axis=0), samples),
+        high=jax.tree.map(lambda s: jnp.quantile(s, 1 - tail, axis=0), samples),
+    )

@@ -1,0 +1,239 @@
+"""Expected calibration error in its binned forms.
+
+All are top-label metrics over `(confidence, correct)`, as `top_label(logits, labels)` returns them,
+except `classwise_ece`; all are fractions.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from calib_jax._arrays import as_hard_labels, as_logits
+from calib_jax.metrics._binning import BinStats, bin_stats, check_binary
+from calib_jax.metrics._sorting import argsort_floats
+
+
+def ece(
+    confidence: ArrayLike,
+    correct: ArrayLike,
+    *,
+    num_bins: int = 15,
+    scheme: str = "width",
+    closed: str = "right",
+    weights: ArrayLike | None = None,
+    norm: float = 1,
+) -> jax.Array:
+    """Expected calibration error: `(sum_b n_b/n |confidence_b - accuracy_b|^norm)^(1/norm)`.
+
+    Args:
+      confidence: `[n]` in [0, 1].
+      correct: `[n]`.
+      num_bins, scheme, closed, weights: as in `bin_stats`.
+      norm: 1 is the usual ECE; 2 the root-mean-square calibration error.
+
+    Returns:
+      scalar in [0, 1]
+    """
+    return bin_stats(
+        confidence, correct, num_bins=num_bins, scheme=scheme, closed=closed, weights=weights
+    ).ece(norm)
+
+
+def mce(confidence: ArrayLike, correct: ArrayLike, **binning: Any) -> jax.Array:
+    """Maximum calibration error: the largest |confidence - accuracy| of a non-empty bin.
+
+    Args:
+      confidence: `[n]` in [0, 1].
+      correct: `[n]`.
+      **binning: `num_bins`, `scheme`, `closed`, `weights` as in `bin_stats`.
+
+    Returns:
+      scalar in [0, 1]
+    """
+    return bin_stats(confidence, correct, **binning).mce()
+
+
+def classwise_ece(
+    probs: ArrayLike,
+    labels: ArrayLike,
+    *,
+    num_bins: int = 15,
+    scheme: str = "width",
+    closed: str = "right",
+    weights: ArrayLike | None = None,
+    norm: float = 1,
+) -> jax.Array:
+    """Mean over the classes of the ECE of `p_k` against `[y == k]` (static calibration error).
+
+    Args:
+      probs: `[n, num_classes]`.
+      labels: integers `[n]`; classes without an example count too.
+      num_bins, scheme, closed, weights: as in `bin_stats`, for each class.
+      norm: as in `ece`.
+
+    Returns:
+      scalar in [0, 1]
+    """
+    probs = as_logits(probs)
+    labels = as_hard_labels(labels, probs)
+
+    def one_class(p: jax.Array, k: jax.Array) -> jax.Array:
+        return ece(
+            p,
+            labels == k,
+            num_bins=num_bins,
+            scheme=scheme,
+            closed=closed,
+            weights=weights,
+            norm=norm,
+        )
+
+    return jnp.mean(jax.vmap(one_class, in_axes=(1, 0))(probs, jnp.arange(probs.shape[1])))
+
+
+def ece_debiased(
+    confidence: ArrayLike,
+    correct: ArrayLike,
+    *,
+    num_bins: int = 15,
+    scheme: str = "mass",
+    closed: str = "right",
+    weights: ArrayLike | None = None,
+    norm: int = 2,
+) -> jax.Array:
+    """ECE less the part that sampling noise alone would show (Kumar et al.).
+
+    norm 2: `sqrt(sum_b w_b ((C_b - A_b)^2 - A_b (1 - A_b) / (n_b - 1)))`; a bin with fewer than two
+    examples says nothing about its noise and contributes 0.
+
+    norm 1: twice the plug-in ECE less its mean when each `A_b` is drawn again with variance
+    `A_b (1 - A_b) / n_b`. The original draws a thousand times; the mean of a folded normal is known in
+    closed form, so here it is exact and needs no random key.
+
+    An estimate below zero is 0. Integer weights count as repeated examples.
+
+    Args:
+      confidence: `[n]` in [0, 1].
+      correct: `[n]`.
+      num_bins, scheme, closed, weights: as in `bin_stats`.
+      norm: 1 or 2.
+
+    Returns:
+      scalar
+    """
+    bins = bin_stats(
+        confidence, correct, num_bins=num_bins, scheme=scheme, closed=closed, weights=weights
+    )
+    noise = bins.accuracy * (1 - bins.accuracy)
+    if norm == 2:
+        corrected = bins.gap**2 - noise / jnp.maximum(bins.count - 1, 1.0)
+        total = jnp.sum(jnp.where(bins.count >= 2, bins.weight * corrected, 0.0))
+        return jnp.sqrt(jnp.maximum(total, 0.0))
+    if norm == 1:
+        spread = jnp.sqrt(noise / jnp.maximum(bins.count, 1.0))
+        excess = _folded_normal_mean(jnp.abs(bins.gap), spread)
+        return jnp.maximum(2 * bins.ece() - jnp.sum(bins.weight * excess), 0.0)
+    raise ValueError(f"norm={norm}: expected 1 or 2")
+
+
+def ece_sweep(
+    confidence: ArrayLike,
+    correct: ArrayLike,
+    scheme: str = "mass",
+    *,
+    norm: float = 1,
+    weights: ArrayLike | None = None,
+    max_bins: int = 4096,
+) -> jax.Array:
+    """ECE with the largest number of bins whose accuracies still rise (Roelofs et al.).
+
+    Bins are tried from 2 on; the first number that gives two non-empty bins with falling accuracy
+    ends the sweep, and the ECE is that of the number before. Examples are sorted and summed up once;
+    a number of bins then costs one look-up per bin.
+
+    Args:
+      confidence: `[n]` in [0, 1].
+      correct: `[n]`.
+      scheme: `'mass'` or `'width'` (left-closed, as published).
+      norm: as in `ece`. Published code: 2 unless told otherwise; here 1, to compare with other ECEs.
+      weights: as in `bin_stats`.
+      max_bins: more bins than this (or than examples) are not tried.
+
+    Returns:
+      scalar in [0, 1]
+    """
+    confidence, correct, weight = check_binary(confidence, correct, weights)
+    if scheme not in ("width", "mass"):
+        raise ValueError(f"scheme={scheme!r}: expected 'width' or 'mass'")
+    n = confidence.shape[0]
+    limit = min(max_bins, n)
+    cumulative = _Cumulative(confidence, correct, weight)
+
+    def stats(num_bins: jax.Array) -> BinStats:
+        return cumulative.bins(num_bins, limit, scheme)
+
+    def rises(num_bins: jax.Array) -> jax.Array:
+        bins = stats(num_bins)
+        accuracy = jnp.where(bins.count > 0, bins.accuracy, -1.0)
+        best_before = jnp.concatenate([-jnp.ones(1), jax.lax.cummax(accuracy)[:-1]])
+        # Accuracies that are equal come out of different sums: allow for their rounding.
+        return jnp.all((bins.count == 0) | (accuracy >= best_before - 1e-6))
+
+    last = jax.lax.while_loop(
+        lambda b: (b < limit) & rises(b + 1), lambda b: b + 1, jnp.asarray(1, jnp.int32)
+    )
+    return stats(last).ece(norm)
+
+
+class _Cumulative:
+    """Running sums over the sorted examples, from which any binning is a look-up at its edges."""
+
+    def __init__(self, confidence: jax.Array, correct: jax.Array, weights: jax.Array | None):
+        order = argsort_floats(confidence)
+        weight = jnp.ones_like(confidence) if weights is None else weights[order]
+        self.ascending = confidence[order]
+        gap = jnp.where(weight > 0, self.ascending, 0.0) - correct[order]
+        # The sum of gaps stays small where that of confidences grows, and keeps its digits.
+        self.columns = [
+            jnp.concatenate([jnp.zeros(1), jnp.cumsum(c)])
+            for c in (weight, weight * correct[order], weight * gap)
+        ]
+        self.count = self.columns[0]
+        self.weighted = weights is not None
+
+    def bins(self, num_bins: jax.Array, limit: int, scheme: str) -> BinStats:
+        """`num_bins` (traced) bins in arrays of static size `limit`; the surplus ones are empty."""
+        b = jnp.minimum(jnp.arange(limit + 1), num_bins)
+        if scheme == "width":
+            edge = jnp.where(b == num_bins, jnp.inf, b / num_bins)
+            first = jnp.searchsorted(self.ascending, edge, side="left")
+            cuts = [c[first] for c in self.columns]
+        else:
+            cuts = self._mass_cuts(b, num_bins)
+        count, correct, gap = (jnp.diff(c) for c in cuts)
+        return BinStats(count, correct + gap, correct, edges=jnp.zeros(limit + 1))
+
+    def _mass_cuts(self, b: jax.Array, num_bins: jax.Array) -> list[jax.Array]:
+        n = self.ascending.shape[0]
+        if self.weighted:
+            # A hair below the boundary, which rounding may have put above the example that is on it.
+            boundary = b * (self.count[-1] / num_bins) * (1 - 1e-6)
+            cut = jnp.searchsorted(self.count[:-1], boundary, side="left")
+        else:  # ceil(b n / num_bins), taken apart so that nothing overflows
+            cut = b * (n // num_bins) + (b * (n % num_bins) + num_bins - 1) // num_bins
+        value = self.ascending[jnp.minimum(cut, n - 1)]
+        first = jnp.where(cut == n, n, jnp.searchsorted(self.ascending, value, side="left"))
+        last = jnp.searchsorted(self.ascending, value, side="right")
+        tied = self.count[last] - self.count[first]
+        share = (self.count[cut] - self.count[first]) / jnp.where(tied > 0, tied, 1.0)
+        return [c[first] + share * (c[last] - c[first]) for c in self.columns]
+
+
+def _folded_normal_mean(mean: jax.Array, sd: jax.Array) -> jax.Array:
+    """`E|x|` for x normal; |mean| where there is no spread."""
+    safe = jnp.where(sd > 0, sd, 1.0)
+    z = mean / safe
+    spread = safe * jnp.sqrt(2 / jnp.pi) * jnp.exp(-(z**2) / 2)
+    return jnp.where(sd > 0, spread + mean * jax.lax.erf(z / jnp.sqrt(2.0)), jnp.abs(mean))

@@ -1,0 +1,149 @@
+"""Selective prediction and out-of-distribution detection: is confidence in the right order?"""
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import digamma
+from jax.typing import ArrayLike
+
+from calib_jax._arrays import as_logits
+from calib_jax.metrics._binning import check_binary
+from calib_jax.metrics._sorting import argsort_floats, tie_bounds, tie_means
+
+
+def predictive_entropy(logits: ArrayLike) -> jax.Array:
+    """Entropy of `softmax(logits)` in nats.
+
+    Args:
+      logits: `[batch, num_classes]`.
+
+    Returns:
+      `[batch]`
+    """
+    log_p = jax.nn.log_softmax(as_logits(logits))
+    p = jnp.exp(log_p)
+    return -jnp.sum(jnp.where(p > 0, p * log_p, 0.0), axis=-1)
+
+
+def aurc(
+    confidence: ArrayLike, correct: ArrayLike, *, weights: ArrayLike | None = None
+) -> jax.Array:
+    """Area under the risk-coverage curve: mean over k of the error rate of the k most confident.
+
+    Examples of the same confidence share their mean correctness.
+
+    Args:
+      confidence: `[n]`.
+      correct: `[n]`.
+      weights: `[n]`; an example of weight 2 counts as two.
+
+    Returns:
+      scalar in [0, 1]
+    """
+    error, weight = _errors_by_confidence(confidence, correct, weights)
+    covered = _before(weight)
+    errors = _before(weight * error)
+    # sum_{j=1..w} (errors + j e) / (covered + j), the w examples of one row taken one by one
+    area = weight * error + (errors - error * covered) * _harmonic(covered, weight)
+    return jnp.sum(area) / jnp.sum(weight)
+
+
+def e_aurc(
+    confidence: ArrayLike, correct: ArrayLike, *, weights: ArrayLike | None = None
+) -> jax.Array:
+    """AURC above the least that the same number of errors allows (all of them last).
+
+    Arguments as in `aurc`.
+    """
+    error, weight = _errors_by_confidence(confidence, correct, weights)
+    n, errors = jnp.sum(weight), jnp.sum(weight * error)
+    right = n - errors
+    return aurc(confidence, correct, weights=weights) - (
+        errors - right * _harmonic(right, errors)
+    ) / n
+
+
+def risk_coverage(
+    confidence: ArrayLike, correct: ArrayLike, *, weights: ArrayLike | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """The risk-coverage curve: `coverage` `[n]` rising to 1 and the error rate at each. As `aurc`."""
+    error, weight = _errors_by_confidence(confidence, correct, weights)
+    covered = jnp.cumsum(weight)
+    return covered / covered[-1], jnp.cumsum(weight * error) / jnp.maximum(covered, 1e-30)
+
+
+def auroc(
+    scores: ArrayLike, positives: ArrayLike, *, weights: ArrayLike | None = None
+) -> jax.Array:
+    """Area under the ROC curve: how often a positive scores above a negative; ties count half.
+
+    Args:
+      scores: `[n]`, higher for positives.
+      positives: `[n]`, 1 or true for positives.
+      weights: `[n]`, 0 for padding.
+
+    Returns:
+      scalar; NaN if one of the two kinds is missing.
+    """
+    positive, negative, first, last = _by_score(scores, positives, weights)
+    below = jnp.concatenate([jnp.zeros(1), jnp.cumsum(negative)])
+    won = jnp.sum(positive * (below[first] + below[last]) / 2)
+    return won / (jnp.sum(positive) * jnp.sum(negative))
+
+
+def fpr_at_tpr(
+    scores: ArrayLike,
+    positives: ArrayLike,
+    tpr: float = 0.95,
+    *,
+    weights: ArrayLike | None = None,
+) -> jax.Array:
+    """The smallest false positive rate at which the true positive rate is at least `tpr`.
+
+    An example counts as positive if its score reaches the threshold. Arguments as in `auroc`.
+    """
+    positive, negative, first, _ = _by_score(scores, positives, weights)
+
+    def rate_from(column: jax.Array) -> jax.Array:
+        """Share at or above each example's score."""
+        return 1 - _before(column)[first] / jnp.sum(column)
+
+    enough = rate_from(positive) >= tpr - 1e-6
+    return jnp.min(jnp.where(enough, rate_from(negative), 1.0))
+
+
+def _errors_by_confidence(
+    confidence: ArrayLike, correct: ArrayLike, weights: ArrayLike | None
+) -> tuple[jax.Array, jax.Array]:
+    """Errors and weights `[n]`, most confident first, ties averaged."""
+    confidence, correct, weight = check_binary(confidence, correct, weights)
+    order = argsort_floats(-confidence)
+    weight = jnp.ones_like(confidence) if weight is None else weight[order]
+    return tie_means(-confidence[order], 1 - correct[order], weight), weight
+
+
+def _by_score(
+    scores: ArrayLike, positives: ArrayLike, weights: ArrayLike | None
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Weights of positives and of negatives by ascending score, and the bounds of each tie."""
+    scores, positive, weight = check_binary(scores, positives, weights)
+    order = argsort_floats(scores)
+    weight = jnp.ones_like(scores) if weight is None else weight[order]
+    positive = positive[order]
+    first, last = tie_bounds(scores[order])
+    return weight * positive, weight * (1 - positive), first, last
+
+
+def _before(column: jax.Array) -> jax.Array:
+    """Sum of all entries before each."""
+    return jnp.cumsum(column) - column
+
+
+def _harmonic(start: jax.Array, steps: jax.Array) -> jax.Array:
+    """`sum_{j=1..steps} 1 / (start + j)`, extended to real `steps`.
+
+    The difference of two digammas; of large arguments it would be all rounding, and is taken from
+    their asymptotic series instead.
+    """
+    a, b = start + 0.5, start + steps + 0.5
+    series = jnp.log1p(steps / a) + (1 / b**2 - 1 / a**2) / 24
+    return jnp.where(start > 16, series, digamma(b + 0.5) - digamma(a + 0.5))

@@ -1,0 +1,53 @@
+"""The default table of a classifier's trustworthiness."""
+
+import jax
+from jax.typing import ArrayLike
+
+from calib_jax._arrays import as_hard_labels, as_logits, weighted_mean
+from calib_jax.metrics._binning import bin_stats
+from calib_jax.metrics._calibration import classwise_ece, ece, ece_debiased, ece_sweep
+from calib_jax.metrics._classification import accuracy, f1
+from calib_jax.metrics._proper import brier_score, nll, refinement
+from calib_jax.metrics._selective import aurc, e_aurc
+from calib_jax.metrics._smooth import smooth_ece
+from calib_jax.metrics._top_label import top_label
+
+
+def summary(
+    logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
+) -> dict[str, jax.Array]:
+    """Accuracy, proper scores, calibration errors and selective risk in one dict of scalars.
+
+    Calibration is top-label with 15 right-closed bins unless the name says otherwise; a number for
+    ECE alone can be had by predicting the base rate, which is why the others stand beside it.
+
+    Args:
+      logits: `[n, num_classes]`; log-probabilities serve as well.
+      labels: integers `[n]`.
+      weights: `[n]`, 0 for padding.
+
+    Returns:
+      `{name: scalar}`, fractions
+    """
+    logits = as_logits(logits)
+    labels = as_hard_labels(labels, logits)
+    confidence, correct = top_label(logits, labels)
+    bins = bin_stats(confidence, correct, weights=weights)
+    return {
+        "accuracy": accuracy(logits, labels, weights=weights),
+        "f1_macro": f1(logits, labels, "macro", weights=weights),
+        "f1_weighted": f1(logits, labels, "weighted", weights=weights),
+        "confidence": weighted_mean(confidence, weights),
+        "nll": nll(logits, labels, weights=weights),
+        "refinement": refinement(logits, labels, weights=weights),
+        "brier": brier_score(logits, labels, weights=weights),
+        "ece": bins.ece(),
+        "ece_mass": ece(confidence, correct, scheme="mass", weights=weights),
+        "ece_debiased": ece_debiased(confidence, correct, weights=weights),
+        "ece_sweep": ece_sweep(confidence, correct, weights=weights),
+        "smooth_ece": smooth_ece(confidence, correct, weights=weights),
+        "classwise_ece": classwise_ece(jax.nn.softmax(logits), labels, weights=weights),
+        "mce": bins.mce(),
+        "aurc": aurc(confidence, correct, weights=weights),
+        "e_aurc": e_aurc(confidence, correct, weights=weights),
+    }

@@ -1,0 +1,116 @@
+"""Calibrators that learn a step function of each class's probability and normalise."""
+
+import dataclasses
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from sklearn.isotonic import IsotonicRegression
+
+from calib_jax import metrics
+from calib_jax._arrays import as_logits
+from calib_jax.posthoc._common import fitting_data
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Isotonic:
+    """One rising function per class, one class against the rest; rows are then normalised.
+
+    Attributes:
+      scores: probabilities at which each function bends `[num_classes, points]`, ascending.
+      values: its values there `[num_classes, points]`.
+    """
+
+    scores: jax.Array
+    values: jax.Array
+
+    @classmethod
+    def fit(cls, logits: ArrayLike, labels: ArrayLike) -> "Isotonic":
+        """Isotonic regression of each class's indicator on its probability.
+
+        Runs on the host, by scikit-learn; the number of bends depends on the data, so it cannot be
+        part of a jitted function (calling the result can).
+
+        Args:
+          logits: `[n, num_classes]`.
+          labels: integers `[n]`.
+        """
+        logits, labels = fitting_data(logits, labels)
+        probs, classes = np.asarray(jax.nn.softmax(logits)), np.asarray(labels)
+        curves = []
+        for k in range(probs.shape[1]):
+            model = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
+            model.fit(probs[:, k], classes == k)
+            curves.append((model.X_thresholds_, model.y_thresholds_))
+        longest = max(len(x) for x, _ in curves)
+        padded = [[np.pad(c, (0, longest - len(c)), mode="edge") for c in xy] for xy in curves]
+        scores, values = np.asarray(padded, np.float32).transpose(1, 0, 2)
+        return cls(jnp.asarray(scores), jnp.asarray(values))
+
+    def __call__(self, logits: ArrayLike) -> jax.Array:
+        """Probabilities `[n, num_classes]`; uniform where every class came out as 0."""
+        probs = jax.nn.softmax(as_logits(logits))
+        return _normalised(
+            jax.vmap(jnp.interp, in_axes=(1, 0, 0), out_axes=1)(probs, self.scores, self.values)
+        )
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class HistogramBinning:
+    """Each class's probability replaced by its bin's frequency; rows are then normalised.
+
+    Attributes:
+      edges: inner edges of each class's bins `[num_classes, num_bins - 1]`.
+      values: frequency in each bin `[num_classes, num_bins]`.
+    """
+
+    edges: jax.Array
+    values: jax.Array
+
+    @classmethod
+    def fit(
+        cls, logits: ArrayLike, labels: ArrayLike, *, num_bins: int = 15, scheme: str = "mass"
+    ) -> "HistogramBinning":
+        """Frequencies of each class, against the rest, per bin; an empty bin keeps its middle.
+
+        Args:
+          logits: `[n, num_classes]`.
+          labels: integers `[n]`.
+          num_bins, scheme: as in `metrics.bin_stats`.
+        """
+        logits, labels = fitting_data(logits, labels)
+        return cls(*_fit_histogram(logits, labels, num_bins=num_bins, scheme=scheme))
+
+    def __call__(self, logits: ArrayLike) -> jax.Array:
+        """Probabilities `[n, num_classes]`; uniform where every class came out as 0."""
+        probs = jax.nn.softmax(as_logits(logits))
+
+        def one_class(p: jax.Array, edges: jax.Array, values: jax.Array) -> jax.Array:
+            return values[jnp.searchsorted(edges, p, side="left", method="compare_all")]
+
+        return _normalised(
+            jax.vmap(one_class, in_axes=(1, 0, 0), out_axes=1)(probs, self.edges, self.values)
+        )
+
+
+@partial(jax.jit, static_argnames=("num_bins", "scheme"))
+def _fit_histogram(
+    logits: jax.Array, labels: jax.Array, *, num_bins: int, scheme: str
+) -> tuple[jax.Array, jax.Array]:
+    probs = jax.nn.softmax(logits)
+
+    def one_class(p: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
+        bins = metrics.bin_stats(p, labels == k, num_bins=num_bins, scheme=scheme)
+        middle = (bins.edges[1:] + bins.edges[:-1]) / 2
+        return bins.edges[1:-1], jnp.where(bins.count > 0, bins.accuracy, middle)
+
+    return jax.vmap(one_class, in_axes=(1, 0))(probs, jnp.arange(probs.shape[1]))
+
+
+def _normalised(scores: jax.Array) -> jax.Array:
+    total = jnp.sum(scores, axis=-1, keepdims=True)
+    return jnp.where(total > 0, scores / jnp.where(total > 0, total, 1.0), 1 / scores.shape[-1])

@@ -1,0 +1,174 @@
+"""Linear maps of logits: vector scaling, Dirichlet calibration, focal temperature scaling."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from calib_jax import metrics
+from calib_jax._arrays import as_logits
+from calib_jax.posthoc._common import fitting_data, minimise
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class VectorScaling:
+    """`softmax(scale * z + bias)` with a scale and a bias for each class.
+
+    Attributes:
+      scale: `[num_classes]`.
+      bias: `[num_classes]`.
+    """
+
+    scale: jax.Array
+    bias: jax.Array
+
+    @classmethod
+    def fit(cls, logits: ArrayLike, labels: ArrayLike) -> "VectorScaling":
+        """Minimises the NLL, a convex problem, from the best temperature on.
+
+        Args:
+          logits: `[n, num_classes]`.
+          labels: integers `[n]`.
+        """
+        return cls(*_fit_vector(*fitting_data(logits, labels)))
+
+    def __call__(self, logits: ArrayLike) -> jax.Array:
+        """Probabilities `[n, num_classes]`."""
+        return jax.nn.softmax(self.scale * as_logits(logits) + self.bias)
+
+
+@jax.jit
+def _fit_vector(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    # In units of the best temperature the problem looks alike for logits of any scale.
+    beta = metrics.inverse_temperature(logits, labels)
+    scaled = beta * logits
+    k = logits.shape[-1]
+    scale, bias = minimise(
+        lambda p: metrics.nll(p[0] * scaled + p[1], labels), (jnp.ones(k), jnp.zeros(k))
+    )
+    return beta * scale, bias
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Dirichlet:
+    """`softmax(matrix log p + bias)`: Dirichlet calibration.
+
+    Attributes:
+      matrix: `[num_classes, num_classes]`.
+      bias: `[num_classes]`.
+    """
+
+    matrix: jax.Array
+    bias: jax.Array
+
+    @classmethod
+    def fit(
+        cls, logits: ArrayLike, labels: ArrayLike, *, odir: float = 1e-3, bias: float = 1e-3
+    ) -> "Dirichlet":
+        """Minimises NLL + `odir` mean off-diagonal² + `bias` mean bias² (ODIR regularisation).
+
+        Args:
+          logits: `[n, num_classes]`.
+          labels: integers `[n]`.
+          odir: weight of the off-diagonal entries.
+          bias: weight of the bias.
+        """
+        logits, labels = fitting_data(logits, labels)
+        return cls(*_fit_dirichlet(logits, labels, odir, bias))
+
+    def __call__(self, logits: ArrayLike) -> jax.Array:
+        """Probabilities `[n, num_classes]`."""
+        log_p = jax.nn.log_softmax(as_logits(logits))
+        return jax.nn.softmax(log_p @ self.matrix.T + self.bias)
+
+
+@jax.jit
+def _fit_dirichlet(
+    logits: jax.Array, labels: jax.Array, odir: float, bias_weight: float
+) -> tuple[jax.Array, jax.Array]:
+    log_p = jax.nn.log_softmax(logits)
+    beta = metrics.inverse_temperature(logits, labels)
+    k = logits.shape[-1]
+    off_diagonal = 1 - jnp.eye(k)
+
+    def loss(params: tuple[jax.Array, jax.Array]) -> jax.Array:
+        # The matrix is learnt in units of the best temperature, the penalty in its own.
+        matrix, bias = params[0] * beta, params[1]
+        penalty = odir * jnp.sum((off_diagonal * matrix) ** 2) / (k * (k - 1))
+        penalty += bias_weight * jnp.mean(bias**2)
+        return metrics.nll(log_p @ matrix.T + bias, labels) + penalty
+
+    matrix, bias = minimise(loss, (jnp.eye(k), jnp.zeros(k)))
+    return beta * matrix, bias
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class FocalTemperature:
+    """The map that undoes focal training, after a temperature.
+
+    A network that minimises the focal loss with gamma does not predict the class probabilities p but
+    a q with `p_k ∝ 1 / ((1-q_k)^gamma / q_k - gamma (1-q_k)^(gamma-1) log q_k)`. This calibrator takes
+    `q = softmax(z / T)` and returns p. Changes no prediction; gamma = 0 is temperature scaling.
+
+    Attributes:
+      temperature: T > 0.
+      gamma: >= 0.
+    """
+
+    temperature: jax.Array
+    gamma: jax.Array
+
+    @classmethod
+    def fit(cls, logits: ArrayLike, labels: ArrayLike) -> "FocalTemperature":
+        """Minimises the NLL over T and gamma, from several gammas on (it is not convex).
+
+        Args:
+          logits: `[n, num_classes]`.
+          labels: integers `[n]`.
+        """
+        return cls(*_fit_focal(*fitting_data(logits, labels)))
+
+    def __call__(self, logits: ArrayLike) -> jax.Array:
+        """Probabilities `[n, num_classes]`."""
+        return jax.nn.softmax(_unfocused(as_logits(logits) / self.temperature, self.gamma))
+
+
+def _unfocused(logits: jax.Array, gamma: jax.Array) -> jax.Array:
+    """Logits of p where `softmax(logits)` is q. With r = log(1 - q) the map is, in log space,
+
+    `log q - gamma r - log(1 + gamma q (-log q) / (1 - q))`.
+    """
+    log_q = jax.nn.log_softmax(logits)
+    q = jnp.exp(log_q)
+    top = jnp.argmax(logits, axis=-1)[..., None] == jnp.arange(logits.shape[-1])
+    # Only the largest class can come near q = 1, where 1 - q has to be summed from the others.
+    rest = jax.nn.logsumexp(jnp.where(top, -jnp.inf, log_q), axis=-1, keepdims=True)
+    log_rest = jnp.where(top, rest, jnp.log1p(-jnp.where(top, 0.0, q)))
+    surprise = q * jnp.where(top, _log_ratio(rest), -log_q * jnp.exp(-log_rest))
+    return log_q - gamma * log_rest - jnp.log1p(gamma * surprise)
+
+
+def _log_ratio(log_rest: jax.Array) -> jax.Array:
+    """`-log(1 - x) / x` for `x = exp(log_rest)`; 1 as x goes to 0."""
+    x = jnp.exp(log_rest)
+    small = x < 1e-4
+    safe = jnp.where(small, 0.5, jnp.minimum(x, 1 - 1e-7))
+    return jnp.where(small, 1 + x / 2, -jnp.log1p(-safe) / safe)
+
+
+@jax.jit
+def _fit_focal(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    beta = metrics.inverse_temperature(logits, labels)
+
+    def loss(params: tuple[jax.Array, jax.Array]) -> jax.Array:
+        log_scale, root_gamma = params
+        return metrics.nll(_unfocused(jnp.exp(log_scale) * beta * logits, root_gamma**2), labels)
+
+    starts = (jnp.zeros(3), jnp.array([0.1, 1.0, 2.0]))
+    log_scale, root_gamma = jax.vmap(lambda a, b: minimise(loss, (a, b)))(*starts)
+    best = jnp.argmin(jax.vmap(lambda a, b: loss((a, b)))(log_scale, root_gamma))
+    return jnp.exp(-log_scale[best]) / beta, root_gamma[best] ** 2

@@ -1,0 +1,113 @@
+"""Spline recalibration of the top-label confidence."""
+
+import dataclasses
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calib_jax import metrics
+from calib_jax._arrays import as_logits
+from calib_jax.metrics._sorting import argsort_floats, tie_means
+from calib_jax.posthoc._common import fitting_data
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Spline:
+    """Maps the top-label confidence through the slope of a spline; changes no prediction.
+
+    Attributes:
+      scores: sorted confidences of the fitting data `[n]`.
+      values: what each is recalibrated to `[n]`.
+    """
+
+    scores: jax.Array
+    values: jax.Array
+
+    @classmethod
+    def fit(cls, logits: ArrayLike, labels: ArrayLike, *, num_knots: int = 6) -> "Spline":
+        """Fits a natural cubic spline to the cumulative calibration gap.
+
+        Sorted by confidence, the running sum of `correct - confidence` over n is a curve whose slope
+        at a percentile is the gap there. The spline smooths the curve; its slope is added to the
+        confidence.
+
+        Args:
+          logits: `[n, num_classes]`.
+          labels: integers `[n]`.
+          num_knots: equally spaced over the percentiles.
+        """
+        if num_knots < 3:
+            raise ValueError(f"num_knots={num_knots}: expected at least 3")
+        logits, labels = fitting_data(logits, labels)
+        return cls(*_fit(logits, labels, num_knots=num_knots))
+
+    def confidence(self, logits: ArrayLike) -> jax.Array:
+        """Recalibrated top-label confidence `[n]`, straight lines between the fitted points."""
+        top = jnp.max(jax.nn.softmax(as_logits(logits)), axis=-1)
+        return jnp.interp(top, self.scores, self.values)
+
+    def __call__(self, logits: ArrayLike) -> jax.Array:
+        """Probabilities `[n, num_classes]`: the new confidence, the other classes in proportion.
+
+        Paper: recalibrates the top score alone; here: a whole vector that sums to one, in which the
+        confidence stays just above the runner-up so that the prediction is kept.
+        """
+        logits = as_logits(logits)
+        top = jnp.argmax(logits, axis=-1)[..., None] == jnp.arange(logits.shape[-1])
+        others = jax.nn.softmax(jnp.where(top, -jnp.inf, logits))
+        runner_up = jnp.max(others, axis=-1)
+        least = runner_up / (1 + runner_up) * (1 + 1e-5)
+        confidence = jnp.maximum(self.confidence(logits), least)[..., None]
+        return jnp.where(top, confidence, (1 - confidence) * others)
+
+
+@partial(jax.jit, static_argnames="num_knots")
+def _fit(
+    logits: jax.Array, labels: jax.Array, *, num_knots: int
+) -> tuple[jax.Array, jax.Array]:
+    confidence, correct = metrics.top_label(logits, labels)
+    order = argsort_floats(confidence)
+    scores, ones = confidence[order], jnp.ones_like(confidence)
+    n = scores.shape[0]
+    # Tied examples have no order: each takes its tie's mean, and so do their new values below.
+    gap = tie_means(scores, correct[order], ones) - scores
+    percentile = jnp.linspace(0.0, 1.0, n)
+    basis, slope = _natural_basis(percentile, num_knots)
+    coefficients = jnp.linalg.lstsq(basis, jnp.cumsum(gap) / n)[0]
+    values = tie_means(scores, scores + slope @ coefficients, ones)
+    return scores, jnp.clip(values, 0.0, 1.0)
+
+
+def _natural_basis(x: jax.Array, num_knots: int) -> tuple[jax.Array, jax.Array]:
+    """Natural cubic spline on equal knots in [0, 1] as a function of its values at the knots.
+
+    Returns the basis `[n, num_knots]` and its derivative: rows to be multiplied with the values.
+    """
+    h = 1 / (num_knots - 1)
+    # Second derivatives at the knots are linear in the values: zero at both ends, and inside
+    # h/6 (m_{i-1} + 4 m_i + m_{i+1}) = (v_{i-1} - 2 v_i + v_{i+1}) / h.
+    inside = np.arange(1, num_knots - 1)
+    left, right = np.eye(num_knots), np.zeros((num_knots, num_knots))
+    left[inside, inside - 1] = left[inside, inside + 1] = h / 6
+    left[inside, inside] = 4 * h / 6
+    right[inside, inside - 1] = right[inside, inside + 1] = 1 / h
+    right[inside, inside] = -2 / h
+    second = jnp.asarray(np.linalg.solve(left, right), jnp.float32)
+
+    piece = jnp.clip(jnp.floor(x / h), 0, num_knots - 2)
+    b = x / h - piece
+    a = 1 - b
+    lower = jax.nn.one_hot(piece.astype(jnp.int32), num_knots)
+    upper = jax.nn.one_hot(piece.astype(jnp.int32) + 1, num_knots)
+
+    def combine(at_lower: jax.Array, at_upper: jax.Array) -> jax.Array:
+        return at_lower[:, None] * lower + at_upper[:, None] * upper
+
+    basis = combine(a, b) + combine(a**3 - a, b**3 - b) * h**2 / 6 @ second
+    ones = jnp.ones_like(b)
+    slope = combine(-ones, ones) / h + combine(1 - 3 * a**2, 3 * b**2 - 1) * h / 6 @ second
+    return basis, slope

@@ -1,0 +1,166 @@
+"""Soft targets `[batch, num_classes]`: what a loss compares the prediction with."""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+
+def one_hot(labels: ArrayLike, num_classes: int) -> jax.Array:
+    """All mass on the label.
+
+    Args:
+      labels: integers `[batch]`; soft `[batch, num_classes]` pass through.
+      num_classes: K.
+
+    Returns:
+      float32 `[batch, num_classes]`
+    """
+    labels = jnp.asarray(labels)
+    if jnp.issubdtype(labels.dtype, jnp.integer):
+        return jax.nn.one_hot(labels, num_classes)
+    if jnp.issubdtype(labels.dtype, jnp.floating) and labels.shape[-1:] == (num_classes,):
+        return labels.astype(jnp.float32)
+    raise ValueError(
+        f"labels: expected integers [batch] or floats [batch, {num_classes}], "
+        f"got {labels.dtype} {labels.shape}"
+    )
+
+
+def smooth(
+    labels: ArrayLike, num_classes: int, smoothing: ArrayLike, kind: str = "others"
+) -> jax.Array:
+    """Label smoothing, in either of the two forms that go by that name.
+
+    Args:
+      labels: integers `[batch]` or soft `[batch, num_classes]`.
+      num_classes: K.
+      smoothing: sigma in [0, 1], scalar or `[batch]`.
+      kind: `'others'` gives the label 1 - sigma and each other class sigma / (K - 1);
+        `'all'` gives every class sigma / K and the label 1 - sigma on top.
+
+    Returns:
+      `[batch, num_classes]`
+    """
+    target = one_hot(labels, num_classes)
+    sigma = _column(smoothing)
+    if kind == "others":
+        return (1 - sigma) * target + sigma * (1 - target) / (num_classes - 1)
+    if kind == "all":
+        return (1 - sigma) * target + sigma / num_classes
+    raise ValueError(f"kind={kind!r}: expected 'others' or 'all'")
+
+
+def mix(a: ArrayLike, b: ArrayLike, lam: ArrayLike) -> jax.Array:
+    """`lam a + (1 - lam) b`, for targets as for whatever else mixup mixes.
+
+    Args:
+      a: `[batch, ...]`.
+      b: like `a`.
+      lam: scalar or `[batch]`.
+    """
+    a, lam = jnp.asarray(a), jnp.asarray(lam, jnp.float32)
+    lam = lam.reshape(lam.shape + (1,) * (a.ndim - lam.ndim))
+    return lam * a + (1 - lam) * jnp.asarray(b)
+
+
+def autolabel(labels: ArrayLike, confidence: ArrayLike, num_classes: int) -> jax.Array:
+    """AutoLabel's target (eq. 2): `confidence` on the label, the rest spread over the others.
+
+    Args:
+      labels: integers `[batch]`.
+      confidence: the label confidence of each example's distance bucket, scalar or `[batch]`.
+      num_classes: K.
+
+    Returns:
+      `[batch, num_classes]`
+    """
+    return smooth(labels, num_classes, 1 - jnp.asarray(confidence, jnp.float32), kind="others")
+
+
+def autolabel_mixup(
+    labels_minor: ArrayLike,
+    labels_major: ArrayLike,
+    lam_minor: ArrayLike,
+    confidence: ArrayLike,
+    num_classes: int,
+) -> jax.Array:
+    """AutoLabel's target for a mixed pair (appendix A).
+
+    The class of the heavier image gets c = `confidence`, that of the lighter one
+    `min(1 - c, lam / (1 - lam) c)`, and the K - 2 others share what is left.
+
+    Paper: silent on pairs of one class and on K = 2; here: one class takes both shares and the
+    K - 1 others the rest; with two classes the lighter one takes all that is left, for there is
+    nowhere else to put it.
+
+    Args:
+      labels_minor: integers `[batch]`, the classes with weight `lam_minor`.
+      labels_major: integers `[batch]`.
+      lam_minor: mixing weight of the lighter image in [0, 1/2], scalar or `[batch]`.
+      confidence: the label confidence of each example's distance bucket, scalar or `[batch]`.
+      num_classes: K.
+
+    Returns:
+      `[batch, num_classes]`
+    """
+    major, minor = one_hot(labels_major, num_classes), one_hot(labels_minor, num_classes)
+    c, lam = _column(confidence), _column(lam_minor)
+    share = jnp.minimum(1 - c, lam / (1 - lam) * c)
+    if num_classes == 2:
+        share = jnp.where(jnp.any(major != minor, -1, keepdims=True), 1 - c, share)
+    named = jnp.maximum(major, minor)
+    others = num_classes - jnp.sum(named, -1, keepdims=True)
+    rest = (1 - c - share) / jnp.maximum(others, 1)
+    return c * major + share * minor + rest * (1 - named)
+
+
+def ccat(
+    labels: ArrayLike, distance: ArrayLike, eps: ArrayLike, num_classes: int, rho: float = 10.0
+) -> jax.Array:
+    """Confidence-calibrated adversarial training's target: one-hot fading to uniform.
+
+    `g onehot + (1 - g) / K` with the power transition `g = (1 - min(1, distance / eps))^rho`.
+
+    Args:
+      labels: integers `[batch]`.
+      distance: size of each perturbation `[batch]`.
+      eps: the size at which the target is uniform.
+      num_classes: K.
+      rho: how early the target lets go.
+
+    Returns:
+      `[batch, num_classes]`
+    """
+    g = (1 - jnp.minimum(1.0, _column(distance) / _column(eps))) ** rho
+    return g * one_hot(labels, num_classes) + (1 - g) / num_classes
+
+
+def autolabel_update(
+    confidence: ArrayLike,
+    ece: ArrayLike,
+    mean_confidence: ArrayLike,
+    accuracy: ArrayLike,
+    alpha: ArrayLike,
+) -> jax.Array:
+    """AutoLabel's update of the label confidences (eq. 1), clipped to [accuracy, 1].
+
+    Over-confidence on a bucket's augmented validation set lowers its label confidence by
+    `alpha * ece`, under-confidence raises it.
+
+    Args:
+      confidence: label confidence of each bucket `[buckets]`.
+      ece: calibration error on each bucket's validation set `[buckets]`.
+      mean_confidence: mean top-label confidence there `[buckets]`.
+      accuracy: accuracy there `[buckets]`.
+      alpha: step size.
+
+    Returns:
+      `[buckets]`
+    """
+    step = alpha * jnp.asarray(ece) * jnp.sign(jnp.asarray(mean_confidence) - accuracy)
+    return jnp.clip(confidence - step, accuracy, 1.0)
+
+
+def _column(x: ArrayLike) -> jax.Array:
+    """A scalar or `[batch]` as something that broadcasts against `[batch, num_classes]`."""
+    return jnp.asarray(x, jnp.float32)[..., None]

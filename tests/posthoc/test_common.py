@@ -1,0 +1,239 @@
+"""What every calibrator promises: simplex, pytree, jit, frozen, errors, extreme logits."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+
+from calib_jax import posthoc
+
+NAMES = [
+    "Temperature",
+    "EnsembleTemperature",
+    "Spline",
+    "VectorScaling",
+    "Dirichlet",
+    "Isotonic",
+    "HistogramBinning",
+    "FocalTemperature",
+]
+ON_HOST = {"Isotonic"}  # fitted by scikit-learn
+KEEPS_CLASS = ["Temperature", "EnsembleTemperature", "Spline", "FocalTemperature"]
+HOLDS_IDENTITY = ["Temperature", "VectorScaling", "Dirichlet", "FocalTemperature"]
+
+
+def make_data(seed, n=300, k=4, scale=2.0):
+    rng = np.random.default_rng(seed)
+    u = rng.normal(size=(n, k)) * 1.5
+    labels = np.argmax(u + rng.gumbel(size=(n, k)), axis=1)
+    return (scale * u).astype(np.float32), labels
+
+
+LOGITS, LABELS = make_data(0)
+NEW, _ = make_data(1, scale=4.0)
+
+
+def extreme(seed=0):
+    """Logits of +-1e4, right in about a third of the rows."""
+    rng = np.random.default_rng(seed)
+    logits = rng.choice([-1e4, 1e4], size=(300, 4)).astype(np.float32)
+    logits[::7] *= 1e-4
+    return logits, np.where(rng.random(300) < 0.2, logits.argmax(1), rng.integers(0, 4, 300))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return {name: getattr(posthoc, name).fit(LOGITS, LABELS) for name in NAMES}
+
+
+def nll(logp, labels):
+    return -np.asarray(logp, np.float64)[np.arange(len(labels)), labels].mean()
+
+
+def assert_simplex(probs, rows=300):
+    probs = np.asarray(probs)
+    assert probs.shape == (rows, 4)
+    assert probs.dtype == np.float32
+    assert np.all(np.isfinite(probs))
+    assert probs.min() >= 0
+    np.testing.assert_allclose(probs.sum(1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_are_distributions(name, fitted):
+    for logits in (LOGITS, NEW, NEW[:1]):
+        assert_simplex(fitted[name](logits), len(logits))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pytree_round_trip(name, fitted):
+    calibrator = fitted[name]
+    leaves, treedef = jax.tree.flatten(calibrator)
+    assert leaves  # the parameters are leaves, so they can be saved and sent to a device
+    assert all(isinstance(leaf, (jax.Array, np.ndarray)) for leaf in leaves)
+    again = jax.tree.unflatten(treedef, leaves)
+    through_map = jax.tree.map(lambda leaf: leaf, calibrator)
+    through_jit = jax.jit(lambda c: c)(calibrator)
+    for copy in (again, through_map, through_jit):
+        assert type(copy) is type(calibrator)
+        np.testing.assert_array_equal(copy(NEW), calibrator(NEW))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_call_under_jit_with_the_calibrator_as_argument(name, fitted):
+    traced = jax.jit(lambda c, z: c(z))(fitted[name], NEW)
+    np.testing.assert_allclose(traced, fitted[name](NEW), atol=2e-6)
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - ON_HOST))
+def test_fit_under_jit(name, fitted):
+    traced = jax.jit(getattr(posthoc, name).fit)(LOGITS, LABELS)
+    assert type(traced) is type(fitted[name])
+    np.testing.assert_allclose(traced(NEW), fitted[name](NEW), atol=2e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_frozen_dataclass(name, fitted):
+    assert dataclasses.is_dataclass(fitted[name])
+    field = dataclasses.fields(fitted[name])[0].name
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(fitted[name], field, jnp.zeros(()))
+
+
+@pytest.mark.parametrize("name", KEEPS_CLASS)
+def test_predicted_class_is_kept(name, fitted):
+    for logits in (LOGITS, NEW):
+        top = np.asarray(fitted[name](logits)).argmax(1)
+        np.testing.assert_array_equal(top, logits.argmax(1))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_order_of_the_examples_does_not_matter(name, fitted):
+    order = np.random.default_rng(0).permutation(300)
+    again = getattr(posthoc, name).fit(LOGITS[order], LABELS[order])
+    np.testing.assert_allclose(again(NEW), fitted[name](NEW), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_renaming_the_classes_renames_the_columns(name, fitted):
+    order = np.array([2, 0, 3, 1])
+    again = getattr(posthoc, name).fit(LOGITS[:, order], np.argsort(order)[LABELS])
+    np.testing.assert_allclose(again(NEW[:, order]), fitted[name](NEW)[:, order], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_input_types(name, fitted):
+    """Python lists of float64, and any integer type, are as good as float32 and int32."""
+    fit = getattr(posthoc, name).fit
+    again = fit(LOGITS.astype(np.float64).tolist(), LABELS.astype(np.uint8))
+    np.testing.assert_allclose(again(NEW.astype(np.float64)), fitted[name](NEW), atol=1e-6)
+    half = jnp.asarray(LOGITS, jnp.bfloat16)
+    assert_simplex(fit(half, jnp.asarray(LABELS))(half))
+
+
+@pytest.mark.parametrize("name", HOLDS_IDENTITY)
+@pytest.mark.parametrize("data", ["over", "under", "right", "extreme", "random"])
+def test_nll_is_never_worse_than_before(name, data):
+    logits, labels = {
+        "over": lambda: make_data(2, scale=5.0),
+        "under": lambda: make_data(3, scale=0.2),
+        "right": lambda: make_data(4, scale=1.0),
+        "extreme": extreme,
+        "random": lambda: (make_data(5)[0], np.random.default_rng(5).integers(0, 4, 300)),
+    }[data]()
+    before = nll(log_softmax(logits.astype(np.float64), 1), labels)
+    probs = np.asarray(getattr(posthoc, name).fit(logits, labels)(logits), np.float64)
+    after = nll(np.log(probs.clip(1e-38)), labels)
+    assert after <= before + 1e-5 * (1 + abs(before))
+    if data == "extreme":  # before is of the order of 1e3 to 1e4; a fit must do better than that
+        assert after < 2 * np.log(4)
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0, 5.0])
+def test_ensemble_squared_error_is_never_worse_than_before(scale):
+    logits, labels = make_data(6, scale=scale)
+    y = np.eye(4)[labels]
+    after = np.mean((np.asarray(posthoc.EnsembleTemperature.fit(logits, labels)(logits)) - y) ** 2)
+    assert after <= np.mean((softmax(logits.astype(np.float64), 1) - y) ** 2) + 1e-7
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_extreme_logits_are_finite(name, fitted):
+    logits, labels = extreme()
+    assert_simplex(fitted[name](logits))
+    refit = getattr(posthoc, name).fit(logits, labels)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(refit))
+    assert_simplex(refit(logits))
+    assert_simplex(refit(LOGITS))
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"Isotonic", "HistogramBinning"}))
+def test_gradient_of_the_call_is_finite(name, fitted):
+    for logits in (jnp.asarray(NEW), jnp.asarray(extreme()[0])):
+        grad = jax.grad(lambda z, c=fitted[name]: c(z)[:, 0].sum())(logits)
+        assert np.all(np.isfinite(grad))
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_probabilities_in_place_of_logits(name):
+    fit = getattr(posthoc, name).fit
+    probs = softmax(LOGITS, 1)
+    for given in (probs, probs.astype(np.float64), jnp.asarray(probs)):
+        with pytest.raises(ValueError, match="probabilit"):
+            fit(given, LABELS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logits_that_only_resemble_probabilities_are_taken(name):
+    """Log-probabilities, non-negative logits, and rows that sum to one with negative entries."""
+    fit = getattr(posthoc, name).fit
+    centred = LOGITS - LOGITS.mean(1, keepdims=True) + 0.25
+    for given in (log_softmax(LOGITS, 1), np.abs(LOGITS), centred):
+        assert_simplex(fit(given, LABELS)(given))
+
+
+def test_logits_from_probs():
+    probs = softmax(LOGITS, 1)
+    logits = posthoc.logits_from_probs(probs)
+    np.testing.assert_allclose(jax.nn.softmax(logits), probs, atol=1e-6)
+    direct = posthoc.Temperature.fit(LOGITS, LABELS).temperature
+    np.testing.assert_allclose(
+        float(posthoc.Temperature.fit(logits, LABELS).temperature), float(direct), rtol=1e-3
+    )
+    saturated = posthoc.logits_from_probs(np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]))
+    assert np.all(np.isfinite(saturated))
+    np.testing.assert_allclose(jax.nn.softmax(saturated), [[1, 0, 0], [0.5, 0.5, 0]], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("label", [4, -1, 17])
+def test_label_out_of_range_is_named(name, label):
+    labels = LABELS.copy()
+    labels[11] = label
+    with pytest.raises(ValueError, match=str(label)):
+        getattr(posthoc, name).fit(LOGITS, labels)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("logits", "labels"),
+    [
+        (LOGITS, LABELS[:-1]),
+        (LOGITS, LABELS[0]),
+        (LOGITS[0], LABELS),
+        (LOGITS[None], LABELS),
+        (LOGITS, np.zeros((300, 4, 1))),
+        (LOGITS, np.zeros((300, 3))),
+        (LOGITS[:0], LABELS[:0]),
+    ],
+    ids=["short", "scalar", "1d", "3d", "3d labels", "wrong soft width", "empty"],
+)
+def test_bad_shapes(name, logits, labels):
+    with pytest.raises(ValueError, match=r"logits|labels"):
+        getattr(posthoc, name).fit(logits, labels)
