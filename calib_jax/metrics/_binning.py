@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -76,6 +77,7 @@ class BinStats:
         return jnp.max(jnp.abs(self.gap), axis=-1)
 
 
+@partial(jax.jit, static_argnames=("num_bins", "scheme", "closed"))
 def bin_stats(
     confidence: ArrayLike,
     correct: ArrayLike,

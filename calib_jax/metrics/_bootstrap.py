@@ -1,6 +1,7 @@
 """How sure a number is: bootstrap intervals over the examples."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -42,17 +43,30 @@ def bootstrap(
     """
     if not 0 < level < 1:
         raise ValueError(f"level={level}: expected a value between 0 and 1")
-    arrays = tuple(jnp.asarray(a) for a in arrays)
-    n = arrays[0].shape[0]
-
-    def resampled(sample_key: jax.Array) -> Any:
-        drawn = jax.random.randint(sample_key, (n,), 0, n)
-        return metric(*arrays, weights=jnp.zeros(n).at[drawn].add(1.0))
-
-    samples = jax.lax.map(resampled, jax.random.split(key, num_samples), batch_size=batch_size)
+    samples = _resampled(
+        metric, *arrays, key=key, num_samples=num_samples, batch_size=batch_size
+    )
     tail = (1 - level) / 2
     return Interval(
         estimate=metric(*arrays),
         low=jax.tree.map(lambda s: jnp.quantile(s, tail, axis=0), samples),
         high=jax.tree.map(lambda s: jnp.quantile(s, 1 - tail, axis=0), samples),
     )
+
+
+@partial(jax.jit, static_argnames=("metric", "num_samples", "batch_size"))
+def _resampled(
+    metric: Callable[..., Any],
+    *arrays: jax.Array,
+    key: jax.Array,
+    num_samples: int,
+    batch_size: int,
+) -> Any:
+    """The metric of each resample: its pytree with a leading axis `[num_samples]`."""
+    n = arrays[0].shape[0]
+
+    def one(sample_key: jax.Array) -> Any:
+        drawn = jax.random.randint(sample_key, (n,), 0, n)
+        return metric(*arrays, weights=jnp.zeros(n).at[drawn].add(1.0))
+
+    return jax.lax.map(one, jax.random.split(key, num_samples), batch_size=batch_size)

@@ -4,6 +4,7 @@ All are top-label metrics over `(confidence, correct)`, as `top_label(logits, la
 except `classwise_ece`; all are fractions.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ from calib_jax.metrics._binning import BinStats, bin_stats, check_binary
 from calib_jax.metrics._sorting import argsort_floats
 
 
+@partial(jax.jit, static_argnames=("num_bins", "scheme", "closed", "norm"))
 def ece(
     confidence: ArrayLike,
     correct: ArrayLike,
@@ -55,6 +57,7 @@ def mce(confidence: ArrayLike, correct: ArrayLike, **binning: Any) -> jax.Array:
     return bin_stats(confidence, correct, **binning).mce()
 
 
+@partial(jax.jit, static_argnames=("num_bins", "scheme", "closed", "norm"))
 def classwise_ece(
     probs: ArrayLike,
     labels: ArrayLike,
@@ -93,6 +96,7 @@ def classwise_ece(
     return jnp.mean(jax.vmap(one_class, in_axes=(1, 0))(probs, jnp.arange(probs.shape[1])))
 
 
+@partial(jax.jit, static_argnames=("num_bins", "scheme", "closed", "norm"))
 def ece_debiased(
     confidence: ArrayLike,
     correct: ArrayLike,
@@ -138,6 +142,7 @@ def ece_debiased(
     raise ValueError(f"norm={norm}: expected 1 or 2")
 
 
+@partial(jax.jit, static_argnames=("scheme", "norm", "max_bins"))
 def ece_sweep(
     confidence: ArrayLike,
     correct: ArrayLike,

@@ -83,6 +83,7 @@ def refinement(
     return nll(beta * logits, labels, weights=weights)
 
 
+@jax.jit
 def inverse_temperature(
     logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:

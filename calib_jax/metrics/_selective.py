@@ -24,6 +24,7 @@ def predictive_entropy(logits: ArrayLike) -> jax.Array:
     return -jnp.sum(jnp.where(p > 0, p * log_p, 0.0), axis=-1)
 
 
+@jax.jit
 def aurc(
     confidence: ArrayLike, correct: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:
@@ -47,6 +48,7 @@ def aurc(
     return jnp.sum(area) / jnp.sum(weight)
 
 
+@jax.jit
 def e_aurc(
     confidence: ArrayLike, correct: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:
@@ -71,6 +73,7 @@ def risk_coverage(
     return covered / covered[-1], jnp.cumsum(weight * error) / jnp.maximum(covered, 1e-30)
 
 
+@jax.jit
 def auroc(
     scores: ArrayLike, positives: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:
@@ -90,6 +93,7 @@ def auroc(
     return won / (jnp.sum(positive) * jnp.sum(negative))
 
 
+@jax.jit
 def fpr_at_tpr(
     scores: ArrayLike,
     positives: ArrayLike,

@@ -55,6 +55,7 @@ def smooth_ece(
     return smooth_curve(confidence, correct, bandwidth=bandwidth, weights=weights).error
 
 
+@jax.jit
 def smooth_curve(
     confidence: ArrayLike,
     correct: ArrayLike,

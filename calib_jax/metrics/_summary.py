@@ -13,6 +13,7 @@ from calib_jax.metrics._smooth import smooth_ece
 from calib_jax.metrics._top_label import top_label
 
 
+@jax.jit
 def summary(
     logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
 ) -> dict[str, jax.Array]:

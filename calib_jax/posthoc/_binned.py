@@ -73,7 +73,7 @@ class HistogramBinning:
 
     @classmethod
     def fit(
-        cls, logits: ArrayLike, labels: ArrayLike, *, num_bins: int = 15, scheme: str = "mass"
+        cls, logits: ArrayLike, labels: ArrayLike, *, num_bins: int = 15, scheme: str = "width"
     ) -> "HistogramBinning":
         """Frequencies of each class, against the rest, per bin; an empty bin keeps its middle.
 

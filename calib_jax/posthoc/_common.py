@@ -51,24 +51,25 @@ def logits_from_probs(probs: ArrayLike) -> jax.Array:
 
 
 def minimise(
-    loss: Callable[[Params], jax.Array], params: Params, *, max_steps: int = 300
+    loss: Callable[[Params], jax.Array], params: Params, *, max_steps: int = 500
 ) -> Params:
-    """L-BFGS with exact gradients until the gradient vanishes or the loss stops falling."""
-    solver = optax.lbfgs()
+    """L-BFGS with exact gradients, until nothing has improved for a while in float32."""
+    solver = optax.lbfgs(memory_size=20)
     value_and_grad = optax.value_and_grad_from_state(loss)
 
     def step(carry: Any) -> Any:
-        params, state, last, _, count = carry
+        params, state, best, idle, count = carry
         value, grad = value_and_grad(params, state=state)
         updates, state = solver.update(
             grad, state, params, value=value, grad=grad, value_fn=loss
         )
-        moving = (optax.tree.norm(grad) > 1e-6) & (last - value > 1e-8 * jnp.abs(value))
-        return optax.apply_updates(params, updates), state, value, moving, count + 1
+        # One step without progress may be a short line search; several are the end.
+        idle = jnp.where(best - value > 1e-7 * jnp.abs(value), 0, idle + 1)
+        return optax.apply_updates(params, updates), state, jnp.minimum(best, value), idle, count + 1
 
     def unfinished(carry: Any) -> jax.Array:
-        *_, moving, count = carry
-        return (count < 3) | (moving & (count < max_steps))
+        *_, idle, count = carry
+        return (idle < 5) & (count < max_steps)
 
-    start = (params, solver.init(params), jnp.float32(jnp.inf), jnp.array(True), 0)
+    start = (params, solver.init(params), jnp.float32(jnp.inf), 0, 0)
     return jax.lax.while_loop(unfinished, step, start)[0]
