@@ -33,12 +33,12 @@ class AumState(NamedTuple):
     """Sum of margins and number of times seen, each `[n]`."""
 
     total: jax.Array
-    count: jax.Array
+    seen: jax.Array
 
 
 def aum_init(n: int) -> AumState:
     """The state before any of the `n` examples was seen."""
-    return AumState(total=jnp.zeros(n), count=jnp.zeros(n))
+    return AumState(total=jnp.zeros(n), seen=jnp.zeros(n))
 
 
 def aum_update(
@@ -60,16 +60,16 @@ def aum_update(
     Returns:
       The new state.
     """
-    rows = _rows(ids, weights, state.count.shape[0])
+    rows = _rows(ids, weights, state.seen.shape[0])
     return AumState(
         total=state.total.at[rows].add(margin(logits, labels), mode="drop"),
-        count=state.count.at[rows].add(1.0, mode="drop"),
+        seen=state.seen.at[rows].add(1.0, mode="drop"),
     )
 
 
 def aum_values(state: AumState) -> jax.Array:
     """Area under the margin: the mean margin over the times seen `[n]`; NaN if never."""
-    return state.total / jnp.where(state.count > 0, state.count, jnp.nan)
+    return state.total / jnp.where(state.seen > 0, state.seen, jnp.nan)
 
 
 class DataMap(NamedTuple):
@@ -97,7 +97,7 @@ class DataMapState(NamedTuple):
     deviation: jax.Array
     deviation_squared: jax.Array
     correct: jax.Array
-    count: jax.Array
+    seen: jax.Array
 
 
 def datamap_init(n: int) -> DataMapState:
@@ -116,9 +116,9 @@ def datamap_update(
     logits = as_logits(logits)
     labels = as_hard_labels(labels, logits)
     p = take_label(jax.nn.softmax(logits), labels)
-    n = state.count.shape[0]
+    n = state.seen.shape[0]
     rows = _rows(ids, weights, n)
-    unseen = jnp.where(state.count.at[rows].get(mode="fill", fill_value=1.0) == 0, rows, n)
+    unseen = jnp.where(state.seen.at[rows].get(mode="fill", fill_value=1.0) == 0, rows, n)
     first = state.first.at[unseen].set(p, mode="drop")
     deviation = p - first.at[rows].get(mode="fill", fill_value=0.0)
     return DataMapState(
@@ -126,19 +126,19 @@ def datamap_update(
         deviation=state.deviation.at[rows].add(deviation, mode="drop"),
         deviation_squared=state.deviation_squared.at[rows].add(deviation**2, mode="drop"),
         correct=state.correct.at[rows].add(correct_prediction(logits, labels), mode="drop"),
-        count=state.count.at[rows].add(1.0, mode="drop"),
+        seen=state.seen.at[rows].add(1.0, mode="drop"),
     )
 
 
 def datamap_values(state: DataMapState) -> DataMap:
     """The data map so far; NaN for examples never seen."""
-    count = jnp.where(state.count > 0, state.count, jnp.nan)
-    mean = state.deviation / count
-    variance = state.deviation_squared / count - mean**2
+    times = jnp.where(state.seen > 0, state.seen, jnp.nan)
+    mean = state.deviation / times
+    variance = state.deviation_squared / times - mean**2
     return DataMap(
         confidence=state.first + mean,
         variability=jnp.sqrt(jnp.maximum(variance, 0.0)),
-        correctness=state.correct / count,
+        correctness=state.correct / times,
     )
 
 

@@ -38,7 +38,7 @@ def digits_predictions(folder: str | pathlib.Path, *, seed: int = 0) -> tuple[pa
 
     @jax.jit
     def fit(params: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        def step(carry, _):  # type: ignore[no-untyped-def]
+        def step(carry, _):
             params, state = carry
             updates, state = optimiser.update(jax.grad(loss)(params), state)
             return (optax.apply_updates(params, updates), state), None

@@ -115,9 +115,7 @@ def _judgement(
     num_samples: int,
 ) -> Judgement:
     confidence, correct = metrics.top_label(logits, labels)
-    interval = metrics.bootstrap(
-        _with_intervals, logits, labels, key=key, num_samples=num_samples
-    )
+    interval = metrics.bootstrap(_with_intervals, logits, labels, key=key, num_samples=num_samples)
     return Judgement(
         name=name,
         metrics={k: float(v) for k, v in metrics.summary(logits, labels).items()},
@@ -133,19 +131,14 @@ def _with_intervals(
 ) -> dict[str, jax.Array]:
     """The metrics that are cheap enough to be resampled hundreds of times."""
     confidence, correct = metrics.top_label(logits, labels)
-    top_label = {
-        "ece": metrics.ece,
-        "smooth_ece": metrics.smooth_ece,
-        "aurc": metrics.aurc,
-    }
-    whole = {
-        "accuracy": metrics.accuracy,
-        "nll": metrics.nll,
-        "brier": metrics.brier_score,
-    }
-    return {k: f(logits, labels, weights=weights) for k, f in whole.items()} | {
+    return {
+        "accuracy": metrics.accuracy(logits, labels, weights=weights),
+        "nll": metrics.nll(logits, labels, weights=weights),
+        "brier": metrics.brier_score(logits, labels, weights=weights),
+        "ece": metrics.ece(confidence, correct, weights=weights),
         "ece_mass": metrics.ece(confidence, correct, scheme="mass", weights=weights),
-        **{k: f(confidence, correct, weights=weights) for k, f in top_label.items()},
+        "smooth_ece": metrics.smooth_ece(confidence, correct, weights=weights),
+        "aurc": metrics.aurc(confidence, correct, weights=weights),
     }
 
 

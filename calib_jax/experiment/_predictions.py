@@ -136,7 +136,9 @@ def _read_npz(path: pathlib.Path) -> tuple[str, np.ndarray, np.ndarray]:
 def _read_csv(path: pathlib.Path) -> tuple[str, np.ndarray, np.ndarray]:
     with path.open(encoding="utf-8") as file:
         header = [column.strip().strip('"') for column in file.readline().split(",")]
-        label = header.index(_first(_LABELS, header, "csv: expected a header with a 'label' column"))
+        label = header.index(
+            _first(_LABELS, header, "csv: expected a header with a 'label' column")
+        )
         table = np.loadtxt(file, delimiter=",", ndmin=2, quotechar='"')
     if table.size == 0:
         raise ValueError("there are no predictions (0 rows)")

@@ -106,9 +106,7 @@ def mbls(logits: ArrayLike, labels: ArrayLike, *, margin: float = 10.0) -> jax.A
     return jnp.mean(jax.nn.relu(distance - margin))
 
 
-def _confidence_and_correct(
-    logits: ArrayLike, labels: ArrayLike
-) -> tuple[jax.Array, jax.Array]:
+def _confidence_and_correct(logits: ArrayLike, labels: ArrayLike) -> tuple[jax.Array, jax.Array]:
     logits = as_logits(logits)
     labels = as_hard_labels(labels, logits)
     return jnp.max(jax.nn.softmax(logits), axis=-1), correct_prediction(logits, labels)

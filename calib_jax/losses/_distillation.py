@@ -45,6 +45,7 @@ def distillation(
     kl = jnp.sum(jnp.exp(log_t) * (log_t - log_s), axis=-1)
     if scale_student if t_squared is None else t_squared:
         kl = jnp.square(temperature) * kl
+    weight = jnp.asarray(weight, jnp.float32)
     return (1 - weight) * cross_entropy(student, labels) + weight * kl
 
 

@@ -10,6 +10,8 @@ from jax.typing import ArrayLike
 
 from calib_jax.metrics._sorting import argsort_floats, sort_floats
 
+Columns = tuple[jax.Array, jax.Array, jax.Array]  # of weight, confidence and correctness
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +160,7 @@ def bin_sums(
     confidence: jax.Array,
     correct: jax.Array,
     weights: jax.Array | None,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+) -> Columns:
     """Sums of weight, weighted confidence and weighted correctness by bin `index`: three `[num_bins]`.
 
     The one place where binning differs by backend: a CPU adds into bins fastest one example after
@@ -178,25 +180,23 @@ def bin_sums(
     )
 
 
-def _scatter_sums(
-    index: jax.Array, num_bins: int, columns: tuple[jax.Array, ...]
-) -> tuple[jax.Array, ...]:
+def _scatter_sums(index: jax.Array, num_bins: int, columns: Columns) -> Columns:
     # Adding a million float32 one by one into the same bin loses digits; adding chunks of a few
     # thousand and then the chunks' sums keeps them, at the same cost.
     n = index.shape[0]
     chunks = min(max(4096 // num_bins, 1), math.ceil(n / 4096))
     slot = jnp.arange(n) // math.ceil(n / chunks) * num_bins + index
-    return tuple(
-        jnp.sum(jax.ops.segment_sum(c, slot, chunks * num_bins).reshape(chunks, num_bins), axis=0)
-        for c in columns
-    )
+
+    def per_bin(column: jax.Array) -> jax.Array:
+        per_slot = jax.ops.segment_sum(column, slot, chunks * num_bins)
+        return jnp.sum(per_slot.reshape(chunks, num_bins), axis=0)
+
+    return jax.tree.map(per_bin, columns)
 
 
-def _compare_sums(
-    index: jax.Array, num_bins: int, columns: tuple[jax.Array, ...]
-) -> tuple[jax.Array, ...]:
+def _compare_sums(index: jax.Array, num_bins: int, columns: Columns) -> Columns:
     member = index == jnp.arange(num_bins)[:, None]
-    return tuple(jnp.sum(jnp.where(member, c, 0.0), axis=-1) for c in columns)
+    return jax.tree.map(lambda c: jnp.sum(jnp.where(member, c, 0.0), axis=-1), columns)
 
 
 def _width_bin(confidence: jax.Array, num_bins: int, closed: str) -> jax.Array:
@@ -212,7 +212,7 @@ def _width_bin(confidence: jax.Array, num_bins: int, closed: str) -> jax.Array:
 
 def _mass_sums(
     confidence: jax.Array, correct: jax.Array, weights: jax.Array | None, num_bins: int
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
+) -> tuple[jax.Array, Columns]:
     """Edges and sums of bins of equal mass.
 
     Between bins b - 1 and b lies a threshold confidence, at a known rank. Every example is below,
@@ -233,7 +233,9 @@ def _mass_sums(
         return jnp.diff(cuts, prepend=0.0, append=total)
 
     count = per_bin(rank, before[0][-1])
-    conf, corr = (per_bin(b[at] + share * s[at], b[-1]) for s, b in zip(sums[1:], before[1:], strict=True))
+    conf, corr = (
+        per_bin(b[at] + share * s[at], b[-1]) for s, b in zip(sums[1:], before[1:], strict=True)
+    )
 
     middle = (below + above) / 2
     # Neighbouring floats have no middle: the edge must still send the upper one up.

@@ -43,9 +43,7 @@ def bootstrap(
     """
     if not 0 < level < 1:
         raise ValueError(f"level={level}: expected a value between 0 and 1")
-    samples = _resampled(
-        metric, *arrays, key=key, num_samples=num_samples, batch_size=batch_size
-    )
+    samples = _resampled(metric, *arrays, key=key, num_samples=num_samples, batch_size=batch_size)
     tail = (1 - level) / 2
     return Interval(
         estimate=metric(*arrays),

@@ -59,9 +59,9 @@ def e_aurc(
     error, weight = _errors_by_confidence(confidence, correct, weights)
     n, errors = jnp.sum(weight), jnp.sum(weight * error)
     right = n - errors
-    return aurc(confidence, correct, weights=weights) - (
-        errors - right * _harmonic(right, errors)
-    ) / n
+    return (
+        aurc(confidence, correct, weights=weights) - (errors - right * _harmonic(right, errors)) / n
+    )
 
 
 def risk_coverage(

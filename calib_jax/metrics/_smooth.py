@@ -72,8 +72,7 @@ def smooth_curve(
     bins = bin_stats(confidence, correct, num_bins=_GRID, weights=weights)
     total = jnp.sum(bins.count)
     density, residual = (
-        dct(column / total, norm="ortho")
-        for column in (bins.count, bins.confidence - bins.correct)
+        dct(column / total, norm="ortho") for column in (bins.count, bins.confidence - bins.correct)
     )
     frequency = jnp.pi * jnp.arange(_GRID, dtype=jnp.float32)
 

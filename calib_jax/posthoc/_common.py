@@ -60,12 +60,16 @@ def minimise(
     def step(carry: Any) -> Any:
         params, state, best, idle, count = carry
         value, grad = value_and_grad(params, state=state)
-        updates, state = solver.update(
-            grad, state, params, value=value, grad=grad, value_fn=loss
-        )
+        updates, state = solver.update(grad, state, params, value=value, grad=grad, value_fn=loss)
         # One step without progress may be a short line search; several are the end.
         idle = jnp.where(best - value > 1e-7 * jnp.abs(value), 0, idle + 1)
-        return optax.apply_updates(params, updates), state, jnp.minimum(best, value), idle, count + 1
+        return (
+            optax.apply_updates(params, updates),
+            state,
+            jnp.minimum(best, value),
+            idle,
+            count + 1,
+        )
 
     def unfinished(carry: Any) -> jax.Array:
         *_, idle, count = carry

@@ -84,7 +84,9 @@ class Dirichlet:
         """
         logits, labels = fitting_data(logits, labels)
         k = logits.shape[1]
-        return cls(*_fit_dirichlet(logits, labels, 0.1 * k * (k - 1) if odir is None else odir, bias))
+        return cls(
+            *_fit_dirichlet(logits, labels, 0.1 * k * (k - 1) if odir is None else odir, bias)
+        )
 
     def __call__(self, logits: ArrayLike) -> jax.Array:
         """Probabilities `[n, num_classes]`."""

@@ -66,9 +66,7 @@ class Spline:
 
 
 @partial(jax.jit, static_argnames="num_knots")
-def _fit(
-    logits: jax.Array, labels: jax.Array, *, num_knots: int
-) -> tuple[jax.Array, jax.Array]:
+def _fit(logits: jax.Array, labels: jax.Array, *, num_knots: int) -> tuple[jax.Array, jax.Array]:
     confidence, correct = metrics.top_label(logits, labels)
     order = argsort_floats(confidence)
     scores, ones = confidence[order], jnp.ones_like(confidence)

@@ -54,10 +54,10 @@ class Temperature:
             raise ValueError(f"criterion={criterion!r}: expected one of {', '.join(_CRITERIA)}")
         if grid is None and criterion == "nll":
             return cls(_by_bisection(logits, labels))
-        temperatures = np.arange(1, 501) / 100 if grid is None else np.asarray(grid)
-        if temperatures.ndim != 1 or temperatures.size == 0 or not np.all(temperatures > 0):
-            raise ValueError(f"grid: expected temperatures > 0, got {grid!r}")
-        temperatures = jnp.asarray(temperatures, jnp.float32)
+        values = np.asarray(np.arange(1, 501) / 100 if grid is None else grid)
+        if values.ndim != 1 or values.size == 0 or not np.all(values > 0):
+            raise ValueError(f"grid: expected a list of temperatures > 0, got {grid!r}")
+        temperatures = jnp.asarray(values, jnp.float32)
         errors = _on_grid(
             logits, labels, temperatures, criterion=criterion, num_bins=num_bins, closed=closed
         )

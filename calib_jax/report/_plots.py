@@ -75,7 +75,9 @@ def plot_risk_coverage(panels: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> 
     error = 1 - float(np.mean(correct))
     ideal = np.maximum(0, np.arange(1, n + 1) / n - (1 - error)) / (np.arange(1, n + 1) / n)
     axes.fill_between(coverage, 0, 100 * ideal, color="0.88", label="unavoidable at this accuracy")
-    axes.set(xlabel="coverage: share of examples kept", ylabel="error rate among them, %", xlim=(0, 1))
+    axes.set(
+        xlabel="coverage: share of examples kept", ylabel="error rate among them, %", xlim=(0, 1)
+    )
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8, loc="upper left", frameon=False)
     axes.grid(alpha=0.25)

@@ -24,9 +24,7 @@ _ROWS = (
 
 
 def metric_table(
-    columns: Sequence[
-        tuple[str, Mapping[str, float], Mapping[str, tuple[float, float]]]
-    ],
+    columns: Sequence[tuple[str, Mapping[str, float], Mapping[str, tuple[float, float]]]],
 ) -> str:
     """A Markdown table, aligned to be read as it is: a row per metric, a column per method.
 

@@ -1,0 +1,24 @@
+import os
+import pathlib
+
+import hypothesis
+import pytest
+
+# Compiled programs are kept between runs (and shared by the workers of one run).
+_CACHE = pathlib.Path(__file__).parent.parent / ".jax_cache"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+hypothesis.settings.register_profile("calib_jax", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("calib_jax")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> pathlib.Path:
+    """The folder with real data sets, as CALIB_JAX_DATA names it."""
+    folder = os.environ.get("CALIB_JAX_DATA")
+    if not folder or not pathlib.Path(folder).is_dir():
+        pytest.skip("needs real data: set CALIB_JAX_DATA to the folder that holds the data sets")
+    return pathlib.Path(folder)

@@ -1,0 +1,63 @@
+"""Every code block of the README runs."""
+
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+PYTHON = [code for language, code in BLOCKS if language == "python"]
+COMMANDS = [
+    line.strip()
+    for language, code in BLOCKS
+    if language == "bash"
+    for line in code.splitlines()
+    if line.strip() and not line.startswith("#")
+]
+
+
+def _work_of(command: str) -> str:
+    """A command without the steps that only make and fill a virtual environment."""
+    steps = [s for s in command.split(" && ") if " venv " not in s and "pip install" not in s]
+    return " && ".join(steps)
+
+
+@pytest.mark.parametrize("code", PYTHON, ids=lambda code: code.splitlines()[0][:40])
+def test_python_block(code: str, tmp_path: pathlib.Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command(command: str, tmp_path: pathlib.Path) -> None:
+    work = _work_of(command)
+    if "pytest" in work:
+        # This very run; .ci/run takes the line from the README and runs it.
+        assert "grep -m1 pytest README.md" in (ROOT / ".ci" / "run").read_text()
+        return
+    if work.startswith("python -m benchmarks"):
+        pytest.skip("minutes long and needs the bench extra; test_benchmarks.py runs the harness")
+    arguments = shlex.split(work.replace(".venv/bin/python", "python"))
+    assert arguments[0] == "python", f"only python commands are expected, got {work}"
+    # Files that the commands name as examples.
+    rng = "import numpy as np; r = np.random.default_rng(0); y = r.integers(0, 3, 300);"
+    rng += "z = 4 * r.normal(size=(300, 3)) + 3 * np.eye(3)[y];"
+    make = rng + "[np.savez(f, logits=z, labels=y) for f in ('predictions', 'validation')]"
+    subprocess.run([sys.executable, "-c", make], cwd=tmp_path, check=True)
+    done = subprocess.run(
+        [sys.executable, *arguments[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_readme_has_both_commands_first() -> None:
+    assert len(COMMANDS) >= 2
+    assert COMMANDS[0].endswith("calib_jax.evaluate --demo")
+    assert "pytest" in COMMANDS[1]
