@@ -36,6 +36,22 @@ def as_hard_labels(labels: ArrayLike, logits: jax.Array) -> jax.Array:
     )
 
 
+def as_per_example(name: str, x: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
+    """`x`, the argument called `name`, as a float32 scalar or one number per example."""
+    x = jnp.asarray(x, jnp.float32)
+    if x.shape not in ((), shape):
+        raise ValueError(f"{name}: expected a scalar or shape {shape}, got {x.shape}")
+    return x
+
+
+def centred(logits: jax.Array) -> jax.Array:
+    """`logits` with the largest of each row at 0: the same softmax, and digits to spare.
+
+    What is subtracted is no part of the function, so it takes no part in its gradient.
+    """
+    return logits - jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
+
+
 def is_soft(labels: jax.Array) -> bool:
     return bool(jnp.issubdtype(labels.dtype, jnp.floating))
 
@@ -60,10 +76,22 @@ def correct_prediction(scores: jax.Array, labels: jax.Array) -> jax.Array:
     return (jnp.argmax(scores, axis=-1) == labels).astype(jnp.float32)
 
 
+def as_weights(weights: ArrayLike | None, batch: tuple[int, ...]) -> jax.Array | None:
+    """Float32 weights of that shape, or `None` for equal ones; there must be examples to weigh."""
+    if 0 in batch:
+        raise ValueError("there are no examples (n = 0)")
+    if weights is None:
+        return None
+    weights = jnp.asarray(weights, jnp.float32)
+    if weights.shape != batch:
+        raise ValueError(f"weights: expected shape {batch}, got {weights.shape}")
+    return weights
+
+
 def weighted_mean(values: jax.Array, weights: ArrayLike | None) -> jax.Array:
     """Mean over the batch in which a row of weight 0 does not exist."""
+    weights = as_weights(weights, values.shape)
     if weights is None:
         return jnp.mean(values)
-    weights = jnp.asarray(weights, jnp.float32)
     # where, not a bare product: a padded row may hold anything, NaN included.
     return jnp.sum(jnp.where(weights == 0, 0.0, weights * values)) / jnp.sum(weights)

@@ -60,9 +60,10 @@ def aum_update(
     Returns:
       The new state.
     """
-    rows = _rows(ids, weights, state.seen.shape[0])
+    margins = margin(logits, labels)
+    rows = _rows(ids, weights, state.seen.shape[0], margins.shape)
     return AumState(
-        total=state.total.at[rows].add(margin(logits, labels), mode="drop"),
+        total=state.total.at[rows].add(margins, mode="drop"),
         seen=state.seen.at[rows].add(1.0, mode="drop"),
     )
 
@@ -117,7 +118,7 @@ def datamap_update(
     labels = as_hard_labels(labels, logits)
     p = take_label(jax.nn.softmax(logits), labels)
     n = state.seen.shape[0]
-    rows = _rows(ids, weights, n)
+    rows = _rows(ids, weights, n, p.shape)
     unseen = jnp.where(state.seen.at[rows].get(mode="fill", fill_value=1.0) == 0, rows, n)
     first = state.first.at[unseen].set(p, mode="drop")
     deviation = p - first.at[rows].get(mode="fill", fill_value=0.0)
@@ -155,14 +156,17 @@ def median_split(values: ArrayLike) -> jax.Array:
       bool `[n]`
     """
     values = jnp.asarray(values)
-    order = jnp.argsort(jnp.where(jnp.isnan(values), -jnp.inf, values), descending=True)
+    order = jnp.lexsort((-values, jnp.isnan(values)))
     rank = jnp.zeros_like(order).at[order].set(jnp.arange(order.shape[0]))
     return rank < (values.shape[0] + 1) // 2
 
 
-def _rows(ids: ArrayLike, weights: ArrayLike | None, n: int) -> jax.Array:
+def _rows(ids: ArrayLike, weights: ArrayLike | None, n: int, batch: tuple[int, ...]) -> jax.Array:
     """Ids to scatter to; `n`, which a scatter drops, for rows that do not count."""
     ids = jnp.asarray(ids)
+    for name, x in (("ids", ids), ("weights", ids if weights is None else jnp.asarray(weights))):
+        if x.shape != batch:
+            raise ValueError(f"{name}: expected shape {batch}, got {x.shape}")
     keep = ids >= 0  # a negative index would wrap around
     if weights is not None:
         keep &= jnp.asarray(weights) > 0

@@ -120,15 +120,15 @@ def _check_labels(labels: np.ndarray, n: int, k: int) -> np.ndarray:
 
 
 def _read_npz(path: pathlib.Path) -> tuple[str, np.ndarray, np.ndarray]:
+    if not zipfile.is_zipfile(path):
+        raise ValueError("not a readable npz archive")
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
     except (zipfile.BadZipFile, EOFError, OSError):
         raise ValueError("not a readable npz archive") from None
-    except ValueError as error:
-        if "allow_pickle" in str(error):
-            raise ValueError("holds Python objects, which are never loaded; save arrays") from None
-        raise
+    except ValueError:
+        raise ValueError("holds Python objects, which are never loaded; save arrays") from None
     name = _first(_LOGITS + _PROBS + _EITHER, arrays, "scores: expected 'logits' or 'probs'")
     return name, arrays[name], arrays[_first(_LABELS, arrays, "labels: expected 'labels'")]
 
@@ -139,9 +139,10 @@ def _read_csv(path: pathlib.Path) -> tuple[str, np.ndarray, np.ndarray]:
         label = header.index(
             _first(_LABELS, header, "csv: expected a header with a 'label' column")
         )
-        table = np.loadtxt(file, delimiter=",", ndmin=2, quotechar='"')
-    if table.size == 0:
+        rows = file.readlines()
+    if not any(row.strip() for row in rows):
         raise ValueError("there are no predictions (0 rows)")
+    table = np.loadtxt(rows, delimiter=",", ndmin=2, quotechar='"')
     if table.shape[1] != len(header):
         raise ValueError(f"{len(header)} columns in the header, {table.shape[1]} in the rows")
     scores = np.delete(table, label, axis=1)

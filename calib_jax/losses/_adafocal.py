@@ -85,7 +85,7 @@ def adafocal_update(
     bins = bin_stats(
         confidence, correct, num_bins=state.gamma.shape[0], scheme="mass", weights=weights
     )
-    growth = lam * bins.gap
+    growth = jnp.clip(lam * bins.gap, -80.0, 80.0)  # exp stays finite, also for gamma = 0
     gamma = jnp.where(
         state.gamma >= 0,
         _switched(jnp.minimum(gamma_max, state.gamma * jnp.exp(growth)), switch, -switch),

@@ -31,6 +31,8 @@ def label_aware_contrastive(
     helper_logits = as_logits(helper_logits)
     labels = as_hard_labels(labels, helper_logits)
     features = jnp.asarray(features, jnp.float32)
+    if features.ndim != 2 or features.shape[:1] != labels.shape:
+        raise ValueError(f"features: expected [{labels.shape[0]}, dim], got {features.shape}")
     features *= jax.lax.rsqrt(jnp.sum(jnp.square(features), -1, keepdims=True) + 1e-12)
     similarity = features @ features.T / tau
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_logits
+from calib_jax._arrays import as_logits, as_per_example
 from calib_jax.losses._entropy import cross_entropy
 
 
@@ -45,7 +45,7 @@ def distillation(
     kl = jnp.sum(jnp.exp(log_t) * (log_t - log_s), axis=-1)
     if scale_student if t_squared is None else t_squared:
         kl = jnp.square(temperature) * kl
-    weight = jnp.asarray(weight, jnp.float32)
+    weight = as_per_example("weight", weight, student.shape[:-1])
     return (1 - weight) * cross_entropy(student, labels) + weight * kl
 
 

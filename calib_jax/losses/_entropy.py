@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_labels, as_logits, expect, is_soft, take_label
+from calib_jax._arrays import as_labels, as_logits, centred, expect, is_soft, take_label
 
 
 def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
@@ -19,7 +19,7 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     Returns:
       `[batch]`
     """
-    logits = as_logits(logits)
+    logits = centred(as_logits(logits))
     labels = as_labels(labels, logits)
     if is_soft(labels):
         return -expect(jax.nn.log_softmax(logits), labels)

@@ -22,11 +22,14 @@ from calib_jax._arrays import (
     as_hard_labels,
     as_labels,
     as_logits,
+    as_per_example,
+    centred,
     expect,
     is_soft,
     take_label,
 )
 from calib_jax.metrics import BinStats
+from calib_jax.metrics._binning import find_bin
 
 
 def focal(logits: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> jax.Array:
@@ -40,7 +43,8 @@ def focal(logits: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> jax.Array:
     Returns:
       `[batch]`
     """
-    gamma = jnp.asarray(gamma, jnp.float32)
+    logits = as_logits(logits)
+    gamma = as_per_example("gamma", gamma, logits.shape[:-1])
     return focal_by_probability(
         logits, labels, lambda p: gamma[..., None] if p.ndim > gamma.ndim > 0 else gamma
     )
@@ -95,8 +99,8 @@ def calfocal(
         b = bin_of(bins.edges[1:-1], p)
         target = p if per_sample else bins.mean_confidence[b]
         gap = jnp.where(bins.count[b] > 0, target - bins.accuracy[b], 0.0)
-        # exp(80) is as good as infinity for an exponent, and does not overflow.
-        return jnp.exp(jnp.minimum(lam * gap, 80.0))
+        # exp(60) is as good as infinity for an exponent, and times any log-probability still finite.
+        return jnp.exp(jnp.minimum(lam * gap, 60.0))
 
     return focal_by_probability(logits, labels, gamma)
 
@@ -134,10 +138,11 @@ def focal_by_probability(
     `gamma` maps probabilities `[batch]`, or `[batch, num_classes]` when the labels are soft, to
     gammas that broadcast against them.
     """
-    logits = as_logits(logits)
+    logits = centred(as_logits(logits))
     labels = as_labels(labels, logits)
     if is_soft(labels):
-        log_p = jax.nn.log_softmax(logits)
+        # A class without label mass may be masked (logit -inf): keep it out of the gradient too.
+        log_p = jnp.where(labels > 0, jax.nn.log_softmax(logits), 0.0)
         return expect(_modulated(log_p, _log_one_minus_all(logits), gamma), labels)
     log_norm = jax.nn.logsumexp(logits, axis=-1)
     log_p = take_label(logits, labels) - log_norm
@@ -147,7 +152,7 @@ def focal_by_probability(
 
 def bin_of(inner_edges: jax.Array, p: jax.Array) -> jax.Array:
     """The bin of each probability; one that equals an edge belongs to the bin above it."""
-    return jnp.searchsorted(inner_edges, p, side="right", method="compare_all")
+    return find_bin(inner_edges, p, "right")
 
 
 def _modulated(

@@ -6,10 +6,13 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
+from calib_jax._arrays import as_weights
 from calib_jax.metrics._sorting import argsort_floats, sort_floats
 
+_FEW = 64  # bins up to here are found by comparing with every edge
 Columns = tuple[jax.Array, jax.Array, jax.Array]  # of weight, confidence and correctness
 
 
@@ -72,11 +75,18 @@ class BinStats:
 
     def ece(self, norm: float = 1) -> jax.Array:
         """`(sum_b weight_b |gap_b|^norm)^(1/norm)`."""
-        return jnp.sum(self.weight * jnp.abs(self.gap) ** norm, axis=-1) ** (1 / norm)
+        error = jnp.sum(self.weight * jnp.abs(self.gap) ** norm, axis=-1)
+        return error if norm == 1 else root(error, norm)
 
     def mce(self) -> jax.Array:
         """The largest |gap| of a bin."""
         return jnp.max(jnp.abs(self.gap), axis=-1)
+
+
+def root(x: jax.Array, degree: float) -> jax.Array:
+    """`x^(1/degree)` for `x >= 0`, with slope 0 instead of infinity at 0."""
+    positive = x > 0
+    return jnp.where(positive, jnp.where(positive, x, 1.0) ** (1 / degree), x)
 
 
 @partial(jax.jit, static_argnames=("num_bins", "scheme", "closed"))
@@ -101,7 +111,8 @@ def bin_stats(
       scheme: `'width'`: bins `i / num_bins`; these merge across parts of a data set.
         `'mass'`: by rank, the example of rank r in bin `floor(r num_bins / n)`, so that bins differ
         by one example at most, however few or tied the examples are. Examples of the same confidence
-        share their mean correctness: the result does not depend on their order.
+        share their mean correctness: the result does not depend on their order. A whole weight
+        counts as that many examples; fractional ones are cut into exactly equal parts.
       closed: to which bin an example on an inner edge belongs: `'right'` puts it in the lower bin,
         `(lo, hi]`, `'left'` in the upper one, `[lo, hi)`. Means nothing for `'mass'`.
       weights: `[n]`, non-negative; a row of weight 0 (padding) counts for nothing.
@@ -120,11 +131,11 @@ def bin_stats(
 
     if edges is not None:
         edges = jnp.asarray(edges, jnp.float32)
-        index = _find_bin(edges[1:-1], confidence, "left" if closed == "right" else "right")
+        index = find_bin(edges[1:-1], confidence, "left" if closed == "right" else "right")
         sums = bin_sums(index, edges.shape[0] - 1, confidence, correct, weight)
     elif scheme == "width":
-        edges = jnp.arange(num_bins + 1, dtype=jnp.float32) / num_bins
-        index = _width_bin(confidence, num_bins, closed)
+        fixed = np.asarray(np.arange(num_bins + 1) / num_bins, np.float32)
+        edges, index = jnp.asarray(fixed), _width_bin(confidence, fixed, closed)
         sums = bin_sums(index, num_bins, confidence, correct, weight)
     else:
         edges, sums = _mass_sums(confidence, correct, weight, num_bins)
@@ -142,13 +153,9 @@ def check_binary(
             f"confidence and correct: expected the same shape [n], "
             f"got {confidence.shape} and {correct.shape}"
         )
-    if confidence.shape[0] == 0:
-        raise ValueError("confidence: there are no examples (n = 0)")
+    weights = as_weights(weights, confidence.shape)
     if weights is None:
         return confidence, correct, None
-    weights = jnp.asarray(weights, jnp.float32)
-    if weights.shape != confidence.shape:
-        raise ValueError(f"weights: expected {confidence.shape}, got {weights.shape}")
     # Cleaned only where they are summed: cleaning the sort key would tie it to the weights, and a
     # bootstrap over weights would then sort again for each sample.
     return confidence, jnp.where(weights > 0, correct, 0.0), weights
@@ -181,15 +188,19 @@ def bin_sums(
 
 
 def _scatter_sums(index: jax.Array, num_bins: int, columns: Columns) -> Columns:
-    # Adding a million float32 one by one into the same bin loses digits; adding chunks of a few
-    # thousand and then the chunks' sums keeps them, at the same cost.
+    # Adding a million float32 one by one into the same bin loses digits. Chunks of a few hundred, and
+    # then the chunks' sums two by two, keep them at the same cost.
     n = index.shape[0]
-    chunks = min(max(4096 // num_bins, 1), math.ceil(n / 4096))
+    chunks = 1
+    while chunks * 512 < n and chunks * num_bins < 2**15:
+        chunks *= 2
     slot = jnp.arange(n) // math.ceil(n / chunks) * num_bins + index
 
     def per_bin(column: jax.Array) -> jax.Array:
-        per_slot = jax.ops.segment_sum(column, slot, chunks * num_bins)
-        return jnp.sum(per_slot.reshape(chunks, num_bins), axis=0)
+        sums = jax.ops.segment_sum(column, slot, chunks * num_bins).reshape(chunks, num_bins)
+        while sums.shape[0] > 1:
+            sums = sums[0::2] + sums[1::2]
+        return sums[0]
 
     return jax.tree.map(per_bin, columns)
 
@@ -199,15 +210,44 @@ def _compare_sums(index: jax.Array, num_bins: int, columns: Columns) -> Columns:
     return jax.tree.map(lambda c: jnp.sum(jnp.where(member, c, 0.0), axis=-1), columns)
 
 
-def _width_bin(confidence: jax.Array, num_bins: int, closed: str) -> jax.Array:
-    """Equal-width bin by arithmetic, exact at the edges `i / num_bins` as float32 has them."""
-    guess = jnp.floor(confidence * num_bins)
-    lower, upper = guess / num_bins, (guess + 1) / num_bins
+def _width_bin(confidence: jax.Array, edges: np.ndarray, closed: str) -> jax.Array:
+    """Equal-width bin of each confidence, decided by the edges as float32 has them."""
+    num_bins = len(edges) - 1
+    side = "left" if closed == "right" else "right"
+    if num_bins <= _FEW:
+        return find_bin(edges[1:-1], confidence, side)
+    # Many bins: arithmetic says which, give or take one, and the edges on either side decide.
+    guess = jnp.clip(jnp.floor(confidence * num_bins), 0, num_bins - 1).astype(jnp.int32)
+    lower, upper = jnp.asarray(edges)[guess], jnp.asarray(edges)[guess + 1]
     if closed == "left":
-        guess += (confidence >= upper).astype(jnp.float32) - (confidence < lower)
+        guess += (confidence >= upper).astype(jnp.int32) - (confidence < lower)
     else:
-        guess += (confidence > upper).astype(jnp.float32) - (confidence <= lower)
-    return jnp.clip(guess, 0, num_bins - 1).astype(jnp.int32)
+        guess += (confidence > upper).astype(jnp.int32) - (confidence <= lower)
+    return jnp.clip(guess, 0, num_bins - 1)
+
+
+def find_bin(inner_edges: jax.Array | np.ndarray, x: jax.Array, side: str) -> jax.Array:
+    """How many of the ascending edges are below each x (`side='left'`), or at most x (`'right'`)."""
+    if inner_edges.shape[0] > _FEW:
+        return jnp.searchsorted(jnp.asarray(inner_edges), x, side=side)
+    # One comparison after the other: a loop over x that vectorises, where a search does not.
+    index = jnp.zeros(x.shape, jnp.int32)
+    for edge in inner_edges:
+        index += (x > edge) if side == "left" else (x >= edge)
+    return index
+
+
+def cut_ranks(
+    total: jax.Array, whole: jax.Array, b: jax.Array, num_bins: jax.Array | int
+) -> jax.Array:
+    """The weight below the b-th cut of `total` into `num_bins` equal parts.
+
+    Whole weights stand for repeated examples, which are not divided: the cut is rounded up.
+    """
+    rank = b * total / num_bins
+    nearest = jnp.round(rank)
+    on_example = nearest * num_bins == b * total  # division by a constant may be an ulp off
+    return jnp.where(whole, jnp.where(on_example, nearest, jnp.ceil(rank)), rank)
 
 
 def _mass_sums(
@@ -221,10 +261,10 @@ def _mass_sums(
     divided between its bins by rank.
     """
     below, above, rank = _thresholds(confidence, weights, num_bins)
-    slot = _find_bin(above, confidence, "left") + _find_bin(above, confidence, "right")
+    slot = find_bin(above, confidence, "left") + find_bin(above, confidence, "right")
     sums = bin_sums(slot, 2 * num_bins - 1, confidence, correct, weights)
 
-    at = _find_bin(above, above, "left") + _find_bin(above, above, "right")
+    at = find_bin(above, above, "left") + find_bin(above, above, "right")
     before = [jnp.concatenate([jnp.zeros(1), jnp.cumsum(s)]) for s in sums]
     tied = sums[0][at]
     share = (rank - before[0][at]) / jnp.where(tied > 0, tied, 1.0)
@@ -254,17 +294,15 @@ def _thresholds(
     n = confidence.shape[0]
     if weights is None:
         ascending = sort_floats(confidence)
-        cut = jnp.asarray([-(-b * n // num_bins) for b in range(1, num_bins)], jnp.int32)
-        first, last, rank = cut, cut - 1, cut.astype(jnp.float32)
+        first = jnp.asarray([-(-b * n // num_bins) for b in range(1, num_bins)], jnp.int32)
+        last, rank = first - 1, first.astype(jnp.float32)
     else:
         order = argsort_floats(confidence)
         ascending = confidence[order]
         through = jnp.cumsum(weights[order])
-        before = jnp.concatenate([jnp.zeros(1), through[:-1]])
-        # Rank is the weight before an example; rows of weight 0 must not become a bin's neighbour.
-        boundary = jnp.arange(1, num_bins, dtype=jnp.float32) * through[-1]
-        cut = jnp.searchsorted(before * num_bins, boundary, side="left")
-        rank = jnp.where(cut < n, before[jnp.minimum(cut, n - 1)], through[-1])
+        whole = jnp.all(weights == jnp.round(weights))
+        rank = cut_ranks(through[-1], whole, jnp.arange(1.0, num_bins), num_bins)
+        # The examples that the weight runs through on either side; a row of weight 0 is none.
         first = jnp.searchsorted(through, rank, side="right")
         last = jnp.searchsorted(through, rank, side="left")
     return (
@@ -272,8 +310,3 @@ def _thresholds(
         ascending.at[first].get(mode="fill", fill_value=2.0),
         rank,
     )
-
-
-def _find_bin(inner_edges: jax.Array, x: jax.Array, side: str) -> jax.Array:
-    method = "compare_all" if inner_edges.shape[0] <= 64 else "scan"
-    return jnp.searchsorted(inner_edges, x, side=side, method=method)

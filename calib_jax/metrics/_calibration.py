@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calib_jax._arrays import as_hard_labels, as_logits
-from calib_jax.metrics._binning import BinStats, bin_stats, check_binary
+from calib_jax.metrics._binning import BinStats, bin_stats, check_binary, cut_ranks, root
 from calib_jax.metrics._sorting import argsort_floats
 
 
@@ -134,7 +134,7 @@ def ece_debiased(
     if norm == 2:
         corrected = bins.gap**2 - noise / jnp.maximum(bins.count - 1, 1.0)
         total = jnp.sum(jnp.where(bins.count >= 2, bins.weight * corrected, 0.0))
-        return jnp.sqrt(jnp.maximum(total, 0.0))
+        return root(jnp.maximum(total, 0.0), 2)
     if norm == 1:
         spread = jnp.sqrt(noise / jnp.maximum(bins.count, 1.0))
         excess = _folded_normal_mean(jnp.abs(bins.gap), spread)
@@ -206,7 +206,7 @@ class _Cumulative:
             for c in (weight, weight * correct[order], weight * gap)
         ]
         self.count = self.columns[0]
-        self.weighted = weights is not None
+        self.whole = None if weights is None else jnp.all(weights == jnp.round(weights))
 
     def bins(self, num_bins: jax.Array, limit: int, scheme: str) -> BinStats:
         """`num_bins` (traced) bins in arrays of static size `limit`; the surplus ones are empty."""
@@ -222,17 +222,17 @@ class _Cumulative:
 
     def _mass_cuts(self, b: jax.Array, num_bins: jax.Array) -> list[jax.Array]:
         n = self.ascending.shape[0]
-        if self.weighted:
-            # A hair below the boundary, which rounding may have put above the example that is on it.
-            boundary = b * (self.count[-1] / num_bins) * (1 - 1e-6)
-            cut = jnp.searchsorted(self.count[:-1], boundary, side="left")
-        else:  # ceil(b n / num_bins), taken apart so that nothing overflows
+        if self.whole is None:  # ceil(b n / num_bins), taken apart so that nothing overflows
             cut = b * (n // num_bins) + (b * (n % num_bins) + num_bins - 1) // num_bins
+            rank = cut.astype(jnp.float32)
+        else:
+            rank = cut_ranks(self.count[-1], self.whole, b, num_bins)
+            cut = jnp.searchsorted(self.count[1:], rank, side="right")
         value = self.ascending[jnp.minimum(cut, n - 1)]
-        first = jnp.where(cut == n, n, jnp.searchsorted(self.ascending, value, side="left"))
+        first = jnp.searchsorted(self.ascending, value, side="left")
         last = jnp.searchsorted(self.ascending, value, side="right")
         tied = self.count[last] - self.count[first]
-        share = (self.count[cut] - self.count[first]) / jnp.where(tied > 0, tied, 1.0)
+        share = (rank - self.count[first]) / jnp.where(tied > 0, tied, 1.0)
         return [c[first] + share * (c[last] - c[first]) for c in self.columns]
 
 

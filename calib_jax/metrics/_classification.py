@@ -8,6 +8,7 @@ from calib_jax._arrays import (
     as_hard_labels,
     as_labels,
     as_logits,
+    as_weights,
     correct_prediction,
     weighted_mean,
 )
@@ -46,7 +47,8 @@ def confusion_matrix(
     logits = as_logits(logits)
     labels = as_hard_labels(labels, logits)
     k = logits.shape[-1]
-    count = jnp.ones(labels.shape) if weights is None else jnp.asarray(weights, jnp.float32)
+    weights = as_weights(weights, labels.shape)
+    count = jnp.ones(labels.shape) if weights is None else weights
     cell = labels * k + jnp.argmax(logits, axis=-1)
     return jax.ops.segment_sum(count, cell, k * k).reshape(k, k)
 

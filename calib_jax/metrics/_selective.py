@@ -112,7 +112,8 @@ def fpr_at_tpr(
         return 1 - _before(column)[first] / jnp.sum(column)
 
     enough = rate_from(positive) >= tpr - 1e-6
-    return jnp.min(jnp.where(enough, rate_from(negative), 1.0))
+    rate = jnp.min(jnp.where(enough, rate_from(negative), 1.0))
+    return jnp.where(jnp.sum(positive) > 0, rate, jnp.nan)
 
 
 def _errors_by_confidence(

@@ -19,7 +19,7 @@ def top_label(logits: ArrayLike, labels: ArrayLike) -> tuple[jax.Array, jax.Arra
     """
     logits = as_logits(logits)
     top, correct = _first_max(logits, as_labels(labels, logits))
-    return jnp.exp(top - jax.nn.logsumexp(logits, axis=-1)), correct
+    return 1 / jnp.sum(jnp.exp(logits - top[..., None]), axis=-1), correct
 
 
 def top_label_probs(probs: ArrayLike, labels: ArrayLike) -> tuple[jax.Array, jax.Array]:

@@ -41,14 +41,23 @@ class VectorScaling:
 
 @jax.jit
 def _fit_vector(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    # In units of the best temperature the problem looks alike for logits of any scale.
-    beta = metrics.inverse_temperature(logits, labels)
-    scaled = beta * logits
+    scaled, unit, start = _standardised(logits, labels)
     k = logits.shape[-1]
     scale, bias = minimise(
-        lambda p: metrics.nll(p[0] * scaled + p[1], labels), (jnp.ones(k), jnp.zeros(k))
+        lambda p: metrics.nll(p[0] * scaled + p[1], labels), (jnp.full(k, start), jnp.zeros(k))
     )
-    return beta * scale, bias
+    return unit * scale, bias
+
+
+def _standardised(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Scores of unit spread, so that a solver meets the same problem whatever their scale.
+
+    Also what they were multiplied with, and the best temperature's factor in the new units, kept
+    within reason where no temperature is best.
+    """
+    unit = jax.lax.rsqrt(jnp.mean(jnp.var(scores, axis=-1)) + 1e-30)
+    scaled = unit * scores
+    return scaled, unit, jnp.clip(metrics.inverse_temperature(scaled, labels), 1e-2, 1e2)
 
 
 @jax.tree_util.register_dataclass
@@ -98,20 +107,19 @@ class Dirichlet:
 def _fit_dirichlet(
     logits: jax.Array, labels: jax.Array, odir: float, bias_weight: float
 ) -> tuple[jax.Array, jax.Array]:
-    log_p = jax.nn.log_softmax(logits)
-    beta = metrics.inverse_temperature(logits, labels)
+    log_p, unit, start = _standardised(jax.nn.log_softmax(logits), labels)
     k = logits.shape[-1]
     off_diagonal = 1 - jnp.eye(k)
 
     def loss(params: tuple[jax.Array, jax.Array]) -> jax.Array:
-        # The matrix is learnt in units of the best temperature, the penalty in its own.
-        matrix, bias = params[0] * beta, params[1]
-        penalty = odir * jnp.sum((off_diagonal * matrix) ** 2) / (k * (k - 1))
+        matrix, bias = params
+        # The penalty is on the matrix as it will be used.
+        penalty = odir * jnp.sum((off_diagonal * unit * matrix) ** 2) / (k * (k - 1))
         penalty += bias_weight * jnp.mean(bias**2)
         return metrics.nll(log_p @ matrix.T + bias, labels) + penalty
 
-    matrix, bias = minimise(loss, (jnp.eye(k), jnp.zeros(k)))
-    return beta * matrix, bias
+    matrix, bias = minimise(loss, (start * jnp.eye(k), jnp.zeros(k)))
+    return unit * matrix, bias
 
 
 @jax.tree_util.register_dataclass
@@ -133,7 +141,7 @@ class FocalTemperature:
 
     @classmethod
     def fit(cls, logits: ArrayLike, labels: ArrayLike) -> "FocalTemperature":
-        """Minimises the NLL over T and gamma, from the best point of a coarse grid on.
+        """Minimises the NLL over T and gamma, from several gammas on (it is not convex).
 
         Args:
           logits: `[n, num_classes]`.
@@ -153,11 +161,12 @@ def _unfocused(logits: jax.Array, gamma: jax.Array) -> jax.Array:
     """
     log_q = jax.nn.log_softmax(logits)
     q = jnp.exp(log_q)
-    top = jnp.argmax(logits, axis=-1)[..., None] == jnp.arange(logits.shape[-1])
-    # Only the largest class can come near q = 1, where 1 - q has to be summed from the others.
-    rest = jax.nn.logsumexp(jnp.where(top, -jnp.inf, log_q), axis=-1, keepdims=True)
-    log_rest = jnp.where(top, rest, jnp.log1p(-jnp.where(top, 0.0, q)))
-    surprise = q * jnp.where(top, _log_ratio(rest), -log_q * jnp.exp(-log_rest))
+    # Above 1/2 (one class at most) 1 - q has to be summed from the others to keep its digits.
+    large = q > 0.5
+    rest = jax.nn.logsumexp(jnp.where(large, -jnp.inf, log_q), axis=-1, keepdims=True)
+    small_q, small_log_q = jnp.where(large, 0.25, q), jnp.where(large, -1.0, log_q)
+    log_rest = jnp.where(large, rest, jnp.log1p(-small_q))
+    surprise = q * jnp.where(large, _log_ratio(rest), -small_log_q / (1 - small_q))
     return log_q - gamma * log_rest - jnp.log1p(gamma * surprise)
 
 
@@ -169,9 +178,6 @@ def _log_ratio(log_rest: jax.Array) -> jax.Array:
     return jnp.where(small, 1 + x / 2, -jnp.log1p(-safe) / safe)
 
 
-_ROOT_GAMMAS = jnp.sqrt(jnp.array([0.01, 0.3, 1.0, 2.0, 4.0, 8.0]))
-
-
 @jax.jit
 def _fit_focal(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     beta = metrics.inverse_temperature(logits, labels)
@@ -180,8 +186,10 @@ def _fit_focal(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Arr
         log_scale, root_gamma = params
         return metrics.nll(_unfocused(jnp.exp(log_scale) * beta * logits, root_gamma**2), labels)
 
-    # A coarse grid first: the map is not convex, and at gamma = 0 the root has no slope.
-    scales, roots = (x.ravel() for x in jnp.meshgrid(jnp.linspace(-2, 0.5, 6), _ROOT_GAMMAS))
-    best = jnp.argmin(jax.lax.map(loss, (scales, roots)))
-    log_scale, root_gamma = minimise(loss, (scales[best], roots[best]))
+    # Not convex: several gammas to start from, each with about the temperature that goes with it.
+    gammas = jnp.array([0.1, 1.0, 6.0, 16.0])
+    starts = (-jnp.log1p(0.3 * gammas), jnp.sqrt(gammas))
+    ends = jax.lax.map(lambda start: minimise(loss, start), starts)
+    best = jnp.argmin(jax.lax.map(loss, ends))
+    log_scale, root_gamma = (x[best] for x in ends)
     return jnp.exp(-log_scale) / beta, root_gamma**2

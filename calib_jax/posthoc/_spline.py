@@ -21,7 +21,7 @@ class Spline:
 
     Attributes:
       scores: sorted confidences of the fitting data `[n]`.
-      values: what each is recalibrated to `[n]`.
+      values: what each is recalibrated to `[n]`, before it is clipped to [0, 1].
     """
 
     scores: jax.Array
@@ -48,7 +48,7 @@ class Spline:
     def confidence(self, logits: ArrayLike) -> jax.Array:
         """Recalibrated top-label confidence `[n]`, straight lines between the fitted points."""
         top = jnp.max(jax.nn.softmax(as_logits(logits)), axis=-1)
-        return jnp.interp(top, self.scores, self.values)
+        return jnp.clip(jnp.interp(top, self.scores, self.values), 0.0, 1.0)
 
     def __call__(self, logits: ArrayLike) -> jax.Array:
         """Probabilities `[n, num_classes]`: the new confidence, the other classes in proportion.
@@ -76,8 +76,7 @@ def _fit(logits: jax.Array, labels: jax.Array, *, num_knots: int) -> tuple[jax.A
     percentile = jnp.linspace(0.0, 1.0, n)
     basis, slope = _natural_basis(percentile, num_knots)
     coefficients = jnp.linalg.lstsq(basis, jnp.cumsum(gap) / n)[0]
-    values = tie_means(scores, scores + slope @ coefficients, ones)
-    return scores, jnp.clip(values, 0.0, 1.0)
+    return scores, tie_means(scores, scores + slope @ coefficients, ones)
 
 
 def _natural_basis(x: jax.Array, num_knots: int) -> tuple[jax.Array, jax.Array]:

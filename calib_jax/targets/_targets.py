@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from calib_jax._arrays import as_per_example
+
 
 def one_hot(labels: ArrayLike, num_classes: int) -> jax.Array:
     """All mass on the label.
@@ -42,7 +44,7 @@ def smooth(
       `[batch, num_classes]`
     """
     target = one_hot(labels, num_classes)
-    sigma = _column(smoothing)
+    sigma = _column("smoothing", smoothing, target)
     if kind == "others":
         return (1 - sigma) * target + sigma * (1 - target) / (num_classes - 1)
     if kind == "all":
@@ -58,7 +60,8 @@ def mix(a: ArrayLike, b: ArrayLike, lam: ArrayLike) -> jax.Array:
       b: like `a`.
       lam: scalar or `[batch]`.
     """
-    a, lam = jnp.asarray(a), jnp.asarray(lam, jnp.float32)
+    a = jnp.asarray(a)
+    lam = as_per_example("lam", lam, a.shape[:1])
     lam = lam.reshape(lam.shape + (1,) * (a.ndim - lam.ndim))
     return lam * a + (1 - lam) * jnp.asarray(b)
 
@@ -74,7 +77,9 @@ def autolabel(labels: ArrayLike, confidence: ArrayLike, num_classes: int) -> jax
     Returns:
       `[batch, num_classes]`
     """
-    return smooth(labels, num_classes, 1 - jnp.asarray(confidence, jnp.float32), kind="others")
+    target = one_hot(labels, num_classes)
+    c = _column("confidence", confidence, target)
+    return c * target + (1 - c) * (1 - target) / (num_classes - 1)
 
 
 def autolabel_mixup(
@@ -104,7 +109,9 @@ def autolabel_mixup(
       `[batch, num_classes]`
     """
     major, minor = one_hot(labels_major, num_classes), one_hot(labels_minor, num_classes)
-    c, lam = _column(confidence), _column(lam_minor)
+    if major.shape != minor.shape:
+        raise ValueError(f"labels_minor: expected {major.shape[:-1]}, got {minor.shape[:-1]}")
+    c, lam = _column("confidence", confidence, major), _column("lam_minor", lam_minor, major)
     share = jnp.minimum(1 - c, lam / (1 - lam) * c)
     if num_classes == 2:
         share = jnp.where(jnp.any(major != minor, -1, keepdims=True), 1 - c, share)
@@ -131,8 +138,10 @@ def ccat(
     Returns:
       `[batch, num_classes]`
     """
-    g = (1 - jnp.minimum(1.0, _column(distance) / _column(eps))) ** rho
-    return g * one_hot(labels, num_classes) + (1 - g) / num_classes
+    target = one_hot(labels, num_classes)
+    distance, eps = _column("distance", distance, target), _column("eps", eps, target)
+    g = (1 - jnp.minimum(1.0, distance / eps)) ** rho
+    return g * target + (1 - g) / num_classes
 
 
 def autolabel_update(
@@ -161,6 +170,6 @@ def autolabel_update(
     return jnp.clip(confidence - step, accuracy, 1.0)
 
 
-def _column(x: ArrayLike) -> jax.Array:
-    """A scalar or `[batch]` as something that broadcasts against `[batch, num_classes]`."""
-    return jnp.asarray(x, jnp.float32)[..., None]
+def _column(name: str, x: ArrayLike, target: jax.Array) -> jax.Array:
+    """A scalar or `[batch]` as something that broadcasts against `target` `[batch, num_classes]`."""
+    return as_per_example(name, x, target.shape[:-1])[..., None]

@@ -46,9 +46,9 @@ def padded(ids, size=4):
 
 def test_margin_hand_numbers():
     # 3 - 1 = 2; 1 - 3 = -2; a tie at the top: 0; K = 2: difference of the two
-    logits = jnp.array([[3.0, 1.0, -5.0], [3.0, 1.0, -5.0], [2.0, 2.0, 0.0]])
-    np.testing.assert_allclose(dynamics.margin(logits, jnp.array([0, 1, 0])), [2.0, -2.0, 0.0])
-    np.testing.assert_allclose(dynamics.margin(jnp.array([[-1.0, 4.0]]), jnp.array([0])), [-5.0])
+    logits = np.array([[3.0, 1.0, -5.0], [3.0, 1.0, -5.0], [2.0, 2.0, 0.0]])
+    np.testing.assert_allclose(dynamics.margin(logits, np.array([0, 1, 0])), [2.0, -2.0, 0.0])
+    np.testing.assert_allclose(dynamics.margin(np.array([[-1.0, 4.0]]), np.array([0])), [-5.0])
 
 
 def test_margin_matches_loop_jit_grad_and_types():
@@ -70,7 +70,7 @@ def test_margin_matches_loop_jit_grad_and_types():
         want = np.zeros(4)
         want[y], want[rival] = 1, -1
         np.testing.assert_array_equal(row, want)
-    big = dynamics.margin(jnp.array([[1e4, -1e4], [-1e4, 1e4]]), jnp.array([0, 0]))
+    big = dynamics.margin(np.array([[1e4, -1e4], [-1e4, 1e4]]), np.array([0, 0]))
     np.testing.assert_allclose(big, [2e4, -2e4])
 
 
@@ -104,13 +104,13 @@ def test_aum_under_scan_equals_loop():
 
 
 def test_aum_unseen_is_nan_and_seen_unevenly_divides_by_its_own_count():
-    logits = jnp.array([[3.0, 0.0], [1.0, 0.0], [5.0, 0.0]])
+    logits = np.array([[3.0, 0.0], [1.0, 0.0], [5.0, 0.0]])
     state = dynamics.aum_init(4)
     assert np.isnan(dynamics.aum_values(state)).all()
-    state = dynamics.aum_update(state, jnp.array([2, 0, 2]), logits, jnp.zeros(3, jnp.int32))
+    state = dynamics.aum_update(state, np.array([2, 0, 2]), logits, np.zeros(3, np.int32))
     # id 2 twice in one batch: (3 + 5) / 2 = 4; id 0 once: 1
     np.testing.assert_allclose(dynamics.aum_values(state), [1.0, np.nan, 4.0, np.nan])
-    state = dynamics.aum_update(state, jnp.array([2]), logits[:1] * 2, jnp.ones(1, jnp.int32))
+    state = dynamics.aum_update(state, np.array([2]), logits[:1] * 2, np.ones(1, np.int32))
     np.testing.assert_allclose(dynamics.aum_values(state), [1.0, np.nan, 2 / 3, np.nan], rtol=1e-6)
 
 
@@ -120,16 +120,16 @@ BAD_IDS = np.array([-1, -4, 4, 1_000_000, 1])
 @pytest.mark.parametrize("jit", [False, True])
 def test_aum_ignores_ids_outside_and_weight_zero(jit):
     update = jax.jit(dynamics.aum_update) if jit else dynamics.aum_update
-    logits, labels = jnp.tile(jnp.array([[7.0, 0.0]]), (5, 1)), jnp.zeros(5, jnp.int32)
-    weights = jnp.array([1.0, 1.0, 1.0, 1.0, 0.0])
+    logits, labels = np.tile(np.array([[7.0, 0.0]]), (5, 1)), np.zeros(5, np.int32)
+    weights = np.array([1.0, 1.0, 1.0, 1.0, 0.0])
     state = update(dynamics.aum_init(4), BAD_IDS, logits, labels, weights)
     assert np.isnan(dynamics.aum_values(state)).all()
 
 
 def test_weight_zero_rows_may_hold_nan():
     # padding is whatever the loader left there: 0 * NaN must not reach the sums
-    logits = jnp.array([[2.0, 0.0], [np.nan, np.inf]])
-    ids, labels, weights = jnp.array([0, 0]), jnp.array([0, 0]), jnp.array([1.0, 0.0])
+    logits = np.array([[2.0, 0.0], [np.nan, np.inf]])
+    ids, labels, weights = np.array([0, 0]), np.array([0, 0]), np.array([1.0, 0.0])
     aum = dynamics.aum_update(dynamics.aum_init(1), ids, logits, labels, weights)
     np.testing.assert_allclose(dynamics.aum_values(aum), [2.0])
     state = dynamics.datamap_update(dynamics.datamap_init(1), ids, logits, labels, weights)
@@ -143,8 +143,8 @@ def test_datamap_hand_numbers():
     # gold probability 1/4 then 3/4: mean 1/2, population std 1/4, right once of two: 1/2
     state = dynamics.datamap_init(2)
     for odds in (1.0, 9.0):
-        logits = jnp.log(jnp.array([[odds, 3.0]]))
-        state = dynamics.datamap_update(state, jnp.array([1]), logits, jnp.array([0]))
+        logits = np.log(np.array([[odds, 3.0]]))
+        state = dynamics.datamap_update(state, np.array([1]), logits, np.array([0]))
     got = dynamics.datamap_values(state)
     np.testing.assert_allclose(got.confidence, [np.nan, 0.5], rtol=1e-6)
     np.testing.assert_allclose(got.variability, [np.nan, 0.25], rtol=1e-5)
@@ -172,7 +172,7 @@ def test_datamap_under_scan_equals_numpy():
     logits, labels = rng.normal(size=(9, 3, 2)).astype(np.float32), np.array([0, 1, 1])
 
     def step(state, z):
-        return dynamics.datamap_update(state, jnp.arange(3), z, labels), None
+        return dynamics.datamap_update(state, np.arange(3), z, labels), None
 
     state = jax.jit(lambda s: jax.lax.scan(step, s, logits)[0])(dynamics.datamap_init(3))
     p = softmax(logits)[:, np.arange(3), labels]
@@ -184,11 +184,11 @@ def test_datamap_under_scan_equals_numpy():
 @pytest.mark.parametrize("gap", [0.0, 0.3, 3.0, 7.0, 1e4, -7.0])
 def test_datamap_constant_probability_has_no_variability(gap):
     # E[p^2] - E[p]^2 in float32 would leave sqrt(1e-7) = 3e-4 here
-    logits = jnp.array([[gap, 0.0, 0.1]])
+    logits = np.array([[gap, 0.0, 0.1]])
     update = jax.jit(dynamics.datamap_update)
     state = dynamics.datamap_init(1)
     for _ in range(30):
-        state = update(state, jnp.array([0]), logits, jnp.array([0]))
+        state = update(state, np.array([0]), logits, np.array([0]))
     got = dynamics.datamap_values(state)
     np.testing.assert_allclose(got.variability, [0.0], atol=1e-6)
     np.testing.assert_allclose(got.confidence, softmax(np.asarray(logits))[:, 0], rtol=1e-5)
@@ -199,51 +199,57 @@ def test_datamap_small_variability_is_resolved():
     p = np.array([0.9, 0.9001, 0.9002, 0.8999, 0.9])
     state = dynamics.datamap_init(1)
     for v in p:
-        logits = jnp.array([[np.log(v / (1 - v)), 0.0]], jnp.float32)
-        state = dynamics.datamap_update(state, jnp.array([0]), logits, jnp.array([0]))
+        logits = np.array([[np.log(v / (1 - v)), 0.0]], jnp.float32)
+        state = dynamics.datamap_update(state, np.array([0]), logits, np.array([0]))
     got = dynamics.datamap_values(state).variability
     np.testing.assert_allclose(got, [p.std()], rtol=5e-3)  # p itself carries 6e-8 of 1e-4
 
 
 def test_datamap_id_twice_in_a_batch_and_bad_ids():
     # gold p: id 0 sees 1/4 and 3/4 in one batch, then 1/2: mean 1/2, std sqrt(1/24) = .20412415
-    logits = jnp.log(jnp.array([[1.0, 3.0], [3.0, 1.0]]))
+    logits = np.log(np.array([[1.0, 3.0], [3.0, 1.0]]))
     update = jax.jit(dynamics.datamap_update)
-    state = update(dynamics.datamap_init(4), jnp.array([0, 0]), logits, jnp.array([0, 0]))
-    state = update(state, jnp.array([0, -1]), jnp.zeros((2, 2)), jnp.array([0, 0]))
+    state = update(dynamics.datamap_init(4), np.array([0, 0]), logits, np.array([0, 0]))
+    state = update(state, np.array([0, -1]), np.zeros((2, 2)), np.array([0, 0]))
     got = dynamics.datamap_values(state)
     np.testing.assert_allclose(got.confidence, [0.5, np.nan, np.nan, np.nan], rtol=1e-6)
     np.testing.assert_allclose(got.variability[0], 0.20412415, rtol=1e-5)
-    seven = jnp.tile(jnp.array([[7.0, 0.0]]), (5, 1))
-    weights = jnp.array([1.0, 1.0, 1.0, 1.0, 0.0])
-    state = update(dynamics.datamap_init(4), BAD_IDS, seven, jnp.zeros(5, jnp.int32), weights)
+    seven = np.tile(np.array([[7.0, 0.0]]), (5, 1))
+    weights = np.array([1.0, 1.0, 1.0, 1.0, 0.0])
+    state = update(dynamics.datamap_init(4), BAD_IDS, seven, np.zeros(5, np.int32), weights)
     for values in dynamics.datamap_values(state):
         assert np.isnan(values).all()
 
 
 def test_bfloat16_logits_give_float32_statistics():
     logits = jnp.asarray(np.log([[1.0, 3.0]]), jnp.bfloat16)
-    state = dynamics.datamap_update(
-        dynamics.datamap_init(1), jnp.array([0]), logits, jnp.array([1])
-    )
+    state = dynamics.datamap_update(dynamics.datamap_init(1), np.array([0]), logits, np.array([1]))
     got = dynamics.datamap_values(state)
     want = softmax(np.asarray(logits.astype(jnp.float32)))[0, 1]
     assert got.confidence.dtype == jnp.float32
     np.testing.assert_allclose(got.confidence, [want], rtol=1e-6)
 
 
-def test_shape_errors():
-    logits, labels = np.zeros((3, 2), np.float32), np.zeros(3, np.int32)
-    aum, table = dynamics.aum_init(5), dynamics.datamap_init(5)
-    for update, state in ((dynamics.aum_update, aum), (dynamics.datamap_update, table)):
-        with pytest.raises(ValueError):
-            update(state, np.arange(2), logits, labels)
-        with pytest.raises(ValueError):
-            update(state, np.arange(3), logits, labels[:2])
-        with pytest.raises(ValueError):
-            update(state, np.arange(3), logits, labels, np.ones(2, np.float32))
-    with pytest.raises(ValueError):
-        dynamics.margin(logits, labels[:2])
+@pytest.mark.parametrize("kind", ["aum", "datamap"])
+def test_shape_errors(kind):
+    state = getattr(dynamics, f"{kind}_init")(5)
+    update = getattr(dynamics, f"{kind}_update")
+    ids, logits, labels = np.arange(3), np.zeros((3, 2), np.float32), np.zeros(3, np.int32)
+    with pytest.raises(ValueError, match="labels"):
+        update(state, ids, logits, labels[:2])
+    with pytest.raises(ValueError, match="ids"):
+        update(state, ids[:2], logits, labels)
+    with pytest.raises(ValueError, match="ids"):  # one row would be counted for three ids
+        update(state, ids, logits[:1], labels[:1])
+    with pytest.raises(ValueError, match="weights"):
+        update(state, ids, logits, labels, np.ones(2, np.float32))
+    with pytest.raises(ValueError, match="weights"):  # would count every row three times
+        update(state, ids, logits, labels, np.ones((3, 1), np.float32))
+
+
+def test_margin_shape_error():
+    with pytest.raises(ValueError, match="labels"):
+        dynamics.margin(np.zeros((3, 2), np.float32), np.zeros(2, np.int32))
 
 
 # ------------------------------------------------------------------ median split
@@ -259,7 +265,7 @@ def split_loop(values):
 
 
 @pytest.mark.parametrize(
-    "values, want",
+    ("values", "want"),
     [
         ([3.0, 1.0, 2.0, 4.0], [1, 0, 0, 1]),
         ([3.0, 1.0, 2.0], [1, 0, 1]),  # odd: the larger half is the high one
@@ -275,16 +281,15 @@ def split_loop(values):
 def test_median_split_rules(values, want):
     values = np.array(values, np.float32)
     np.testing.assert_array_equal(split_loop(values), np.array(want, bool))
-    got = dynamics.median_split(values)
+    got = jax.jit(dynamics.median_split)(values)
     assert got.dtype == bool
     np.testing.assert_array_equal(got, np.array(want, bool))
-    np.testing.assert_array_equal(jax.jit(dynamics.median_split)(values), got)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_median_split_matches_loop(seed):
     rng = np.random.default_rng(seed)
     values = rng.choice(np.array([-1.0, 0.0, 0.5, 2.0, np.nan], np.float32), 24 + seed % 2)
-    got = np.asarray(dynamics.median_split(values))
+    got = np.asarray(jax.jit(dynamics.median_split)(values))
     np.testing.assert_array_equal(got, split_loop(values))
     assert got.sum() == (len(values) + 1) // 2

@@ -1,5 +1,6 @@
 """Label-aware contrastive loss against a plain double loop."""
 
+import functools
 import math
 
 import jax
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 from calib_jax import losses
+
+lcl = jax.jit(losses.label_aware_contrastive)  # the hand-worked and the error tests run it eagerly
 
 
 def oracle(features, labels, helper_logits, tau):
@@ -54,9 +57,9 @@ def test_hand_number():
     # anchor 0: s_01 = 1, s_02 = 0: norm = 1/4 e + 3/4 = 1.4295705, log = .35737408
     #           L_0 = -1/4 (1 - .35737408) = -.16065648; anchor 1 the same by symmetry
     # anchor 2 has no positive: 0
-    features = jnp.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
-    helper = jnp.log(jnp.array([[1.0, 3.0]] * 3))
-    got = losses.label_aware_contrastive(features, jnp.array([0, 0, 1]), helper, tau=1.0)
+    features = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
+    helper = np.log(np.array([[1.0, 3.0]] * 3))
+    got = losses.label_aware_contrastive(features, np.array([0, 0, 1]), helper, tau=1.0)
     np.testing.assert_allclose(got, [-0.16065648, -0.16065648, 0.0], rtol=1e-5, atol=1e-7)
 
 
@@ -64,12 +67,12 @@ def test_hand_number():
 def test_matches_oracle(tau, data):
     features, labels, helper = data
     want = oracle(features, labels, helper, tau)
-    assert (want[[3, 6]] == 0).all() and (want[[0, 1, 2, 4, 5]] != 0).all()
-    got = losses.label_aware_contrastive(features, labels, helper, tau=tau)
-    assert got.shape == (7,) and got.dtype == jnp.float32
+    assert (want[[3, 6]] == 0).all()
+    assert (want[[0, 1, 2, 4, 5]] != 0).all()
+    got = lcl(features, labels, helper, tau=tau)
+    assert got.shape == (7,)
+    assert got.dtype == jnp.float32
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
-    jitted = jax.jit(losses.label_aware_contrastive)(features, labels, helper, tau=tau)
-    np.testing.assert_allclose(jitted, want, rtol=2e-5, atol=2e-6)
 
 
 def test_gradient_to_features_and_to_the_helper(data):
@@ -91,8 +94,8 @@ def test_length_of_the_features_does_not_matter(data):
     features, labels, helper = data
     scale = np.array([1e-3, 1.0, 10.0, 5.0, 0.1, 1e3, 2.0], np.float32)[:, None]
     np.testing.assert_allclose(
-        losses.label_aware_contrastive(features * scale, labels, helper, tau=0.3),
-        losses.label_aware_contrastive(features, labels, helper, tau=0.3),
+        lcl(features * scale, labels, helper, tau=0.3),
+        lcl(features, labels, helper, tau=0.3),
         rtol=1e-5,
         atol=1e-6,
     )
@@ -101,7 +104,7 @@ def test_length_of_the_features_does_not_matter(data):
 def test_uniform_helper_is_supervised_contrastive_shifted(data):
     # w = 1/K everywhere: L_i = (SupCon_i - log K) / K for anchors with a positive
     features, labels, _ = data
-    got = losses.label_aware_contrastive(features, labels, np.zeros((7, 4), np.float32), tau=0.5)
+    got = np.asarray(lcl(features, labels, np.zeros((7, 4), np.float32), tau=0.5))
     f = features / np.linalg.norm(features, axis=1, keepdims=True)
     for i in (0, 1, 2, 4, 5):
         logits = np.delete(f @ f[i] / 0.5, i)
@@ -112,21 +115,30 @@ def test_uniform_helper_is_supervised_contrastive_shifted(data):
 
 def test_vmap_over_batches(data):
     features, labels, helper = data
-    slope = jax.grad(lambda f, y, h: losses.label_aware_contrastive(f, y, h, tau=0.3).sum(), (0, 2))
+    slope = jax.jit(
+        jax.grad(lambda f, y, h: losses.label_aware_contrastive(f, y, h, tau=0.3).sum(), (0, 2))
+    )
     stacks = (
         np.stack([features, features[::-1]]),
         np.stack([labels, labels]),
         np.stack([helper] * 2),
     )
-    got = jax.vmap(slope)(*stacks)
+    got = jax.jit(jax.vmap(slope))(*stacks)
     for i in range(2):
         alone = slope(*(s[i] for s in stacks))
-        np.testing.assert_allclose(got[0][i], alone[0], rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(got[1][i], alone[1], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(np.asarray(got[0])[i], alone[0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(np.asarray(got[1])[i], alone[1], rtol=1e-5, atol=1e-6)
+
+
+@jax.jit
+@functools.partial(jax.value_and_grad, argnums=(0, 1), has_aux=True)
+def sharp(features, helper, labels):
+    value = losses.label_aware_contrastive(features, labels, helper, tau=0.01)
+    return value.sum(), value
 
 
 @pytest.mark.parametrize(
-    "labels, helper",
+    ("labels", "helper"),
     [
         ([0, 1, 2], np.zeros((3, 3))),  # no positive at all
         ([0, 0, 0], np.zeros((3, 3))),  # no negative
@@ -137,24 +149,20 @@ def test_vmap_over_batches(data):
 def test_finite_values_and_gradients_at_the_edges(labels, helper):
     features = np.array([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8]], np.float32)
     labels, helper = np.array(labels), np.asarray(helper, np.float32)
-
-    def loss(f, h):
-        return losses.label_aware_contrastive(f, labels, h, tau=0.01)
-
-    value = loss(features, helper)
+    (_, value), grads = sharp(features, helper, labels)
     assert np.isfinite(value).all()
-    for grad in jax.grad(lambda f, h: loss(f, h).sum(), (0, 1))(features, helper):
+    for grad in grads:
         assert np.isfinite(grad).all()
     alone = np.array([list(labels).count(y) == 1 for y in labels])
-    np.testing.assert_array_equal(value[alone], np.zeros(alone.sum()))
+    np.testing.assert_array_equal(np.asarray(value)[alone], np.zeros(alone.sum()))
 
 
 def test_a_single_row_is_zero():
-    value, grad = jax.value_and_grad(
-        lambda f: losses.label_aware_contrastive(
-            f, jnp.array([1]), jnp.zeros((1, 3)), tau=0.3
-        ).sum()
-    )(jnp.array([[0.3, -0.4]]))
+    labels, helper = np.array([1]), np.zeros((1, 3))
+    loss_and_grad = jax.value_and_grad(
+        lambda f: losses.label_aware_contrastive(f, labels, helper, tau=0.3).sum()
+    )
+    value, grad = jax.jit(loss_and_grad)(np.array([[0.3, -0.4]]))
     assert value == 0.0
     np.testing.assert_array_equal(grad, [[0.0, 0.0]])
 
@@ -163,16 +171,16 @@ def test_zero_feature_row_has_a_finite_gradient(data):
     features, labels, helper = data
     features = features.copy()
     features[0] = 0.0
-    grad = jax.grad(lambda f: losses.label_aware_contrastive(f, labels, helper, tau=0.3).sum())(
-        features
-    )
+    grad = jax.jit(
+        jax.grad(lambda f: losses.label_aware_contrastive(f, labels, helper, tau=0.3).sum())
+    )(features)
     assert np.isfinite(grad).all()
 
 
 def test_bfloat16_is_computed_in_float32(data):
     features, labels, helper = data
     low_f, low_h = jnp.asarray(features, jnp.bfloat16), jnp.asarray(helper, jnp.bfloat16)
-    got = losses.label_aware_contrastive(low_f, labels, low_h, tau=0.3)
+    got = lcl(low_f, labels, low_h, tau=0.3)
     assert got.dtype == jnp.float32
     want = oracle(
         np.asarray(low_f.astype(jnp.float32)), labels, np.asarray(low_h.astype(jnp.float32)), 0.3
@@ -183,11 +191,13 @@ def test_bfloat16_is_computed_in_float32(data):
 def test_shape_errors(data):
     features, labels, helper = data
     bad = [
-        (features, labels[:6], helper),
-        (features, labels, helper[:6]),
-        (features[0], labels, helper),
-        (features, np.eye(4, dtype=np.float32)[labels], helper),  # integer labels only
+        (features, labels[:6], helper, "labels"),
+        (features, labels, helper[:6], "labels"),
+        (features, np.eye(4, dtype=np.float32)[labels], helper, "labels"),  # integers only
+        (features[0], labels, helper, "features"),
+        (features[:1], labels, helper, "features"),  # one row would broadcast to all
+        (features[:6], labels, helper, "features"),
     ]
-    for f, y, h in bad:
-        with pytest.raises(ValueError):
+    for f, y, h, named in bad:
+        with pytest.raises(ValueError, match=named):
             losses.label_aware_contrastive(f, y, h, tau=0.3)

