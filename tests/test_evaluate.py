@@ -39,9 +39,9 @@ def judged(files: pathlib.Path) -> tuple[str, pathlib.Path]:
     """One full run, in a process of its own."""
     out = files / "out"
     done = subprocess.run(
-        [sys.executable, "-m", "calib_jax.evaluate", str(files / "test.npz")]
-        + ["--validation", str(files / "validation.npz")]
-        + ["--calibrate", "temperature,ets,spline", "--out", str(out)],
+        [sys.executable, "-m", "calib_jax.evaluate", files / "test.npz"]
+        + f"--validation {files}/validation.npz --calibrate temperature,ets,spline".split()
+        + f"--out {out}".split(),
         capture_output=True,
         text=True,
     )
@@ -145,7 +145,10 @@ Y = np.array([0, 1, 2, 0, 1, 2])
         ({"labels": Y}, "expected 'logits' or 'probs', found 'labels'"),
         ({}, "found nothing"),
         ({"logits": GOOD, "labels": np.array(list("abcabc"))}, "expected class numbers, got <U1"),
-        ({"logits": GOOD.astype(object), "labels": Y}, "holds Python objects, which are never loaded"),
+        (
+            {"logits": GOOD.astype(object), "labels": Y},
+            "holds Python objects, which are never loaded",
+        ),
     ],
 )
 def test_refuses_with_one_line(

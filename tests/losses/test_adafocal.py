@@ -310,15 +310,14 @@ def test_update_ignores_padded_rows():
     np.testing.assert_allclose(got.gamma, want.gamma, rtol=1e-6)
 
 
-def test_update_with_unequal_weights():
+def test_whole_weights_are_repeated_examples():
     confidence, correct = validation(13, 24)
-    weights = np.random.default_rng(0).choice([0.0, 0.5, 1.0, 2.0], 24).astype(np.float32)
-    members = bins_by_rank(confidence, correct, 4, weights)
-    assert all(members)
-    gamma = [1.0, 2.0, -1.0, 0.5]
-    got = update(state(gamma), confidence, correct, weights=weights)
-    np.testing.assert_allclose(got.gamma, algorithm_1(gamma, members), rtol=1e-5)
-    np.testing.assert_allclose(got.edges, midpoints(members), rtol=1e-6)
+    weights = np.random.default_rng(0).integers(0, 4, 24)
+    start = state([1.0, 2.0, -1.0, 0.5])
+    got = update(start, confidence, correct, weights=weights)
+    want = update(start, np.repeat(confidence, weights), np.repeat(correct, weights))
+    np.testing.assert_allclose(got.gamma, want.gamma, rtol=1e-5)
+    np.testing.assert_allclose(got.edges, want.edges, rtol=1e-6)
 
 
 def test_update_with_no_weight_at_all_keeps_gamma():
