@@ -38,10 +38,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def judged(files: pathlib.Path) -> tuple[str, pathlib.Path]:
     """One full run, in a process of its own."""
     out = files / "out"
+    command = f"-m calib_jax.evaluate {files}/test.npz --validation {files}/validation.npz"
+    command += f" --calibrate temperature,ets,spline --out {out}"
     done = subprocess.run(
-        [sys.executable, "-m", "calib_jax.evaluate", files / "test.npz"]
-        + f"--validation {files}/validation.npz --calibrate temperature,ets,spline".split()
-        + f"--out {out}".split(),
+        [sys.executable, *command.split()],
         capture_output=True,
         text=True,
     )

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from sklearn.isotonic import IsotonicRegression
 
 from calib_jax import metrics
 from calib_jax._arrays import as_logits
@@ -38,6 +37,8 @@ class Isotonic:
           logits: `[n, num_classes]`.
           labels: integers `[n]`.
         """
+        from sklearn.isotonic import IsotonicRegression  # a second to import, for this alone
+
         logits, labels = fitting_data(logits, labels)
         probs, classes = np.asarray(jax.nn.softmax(logits)), np.asarray(labels)
         curves = []

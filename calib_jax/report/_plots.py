@@ -95,21 +95,26 @@ def _bars(
     axes.plot([0, 1], [0, 1], color="0.5", ls=":", lw=1)
 
 
+_POINTS = np.linspace(0, 4095, 200).astype(int)
+
+
 def _smooth_curve(axes: Axes, confidence: np.ndarray, correct: np.ndarray) -> None:
-    # The bandwidth that measures best follows every example where there are few: too nervous to look at.
+    # The bandwidth that measures best follows every example where there are few: too nervous to
+    # look at.
     sigma = max(float(metrics.smooth_curve(confidence, correct).bandwidth), 0.04)
     curve = metrics.smooth_curve(confidence, correct, bandwidth=sigma)
-    points = np.linspace(0, curve.confidence.shape[0] - 1, 200).astype(int)
-
-    def accuracy(c: jax.Array, k: jax.Array, weights: jax.Array | None = None) -> jax.Array:
-        return metrics.smooth_curve(c, k, bandwidth=sigma, weights=weights).accuracy[points]
-
-    band = metrics.bootstrap(accuracy, confidence, correct, key=jax.random.key(0), num_samples=200)
-    x = np.asarray(curve.confidence)[points]
+    key = jax.random.key(0)
+    band = metrics.bootstrap(_smoothed, confidence, correct, sigma, key=key, num_samples=200)
+    x, density = np.asarray(curve.confidence)[_POINTS], np.asarray(curve.density)[_POINTS]
     # Fewer than five examples under the kernel: its tail, not the data's word.
-    seen = np.asarray(curve.density)[points] * len(correct) * sigma * np.sqrt(2 * np.pi) > 5
-    axes.fill_between(
-        x, np.where(seen, band.low, np.nan), np.where(seen, band.high, np.nan),
-        color=_CURVE, alpha=0.18, lw=0,
-    )  # fmt: skip
-    axes.plot(x, np.where(seen, band.estimate, np.nan), color=_CURVE, lw=1.4, label="smoothed")
+    seen = density * len(correct) * sigma * np.sqrt(2 * np.pi) > 5
+    low, middle, high = (np.where(seen, y, np.nan) for y in (band.low, band.estimate, band.high))
+    axes.fill_between(x, low, high, color=_CURVE, alpha=0.18, lw=0)
+    axes.plot(x, middle, color=_CURVE, lw=1.4, label="smoothed")
+
+
+def _smoothed(
+    confidence: jax.Array, correct: jax.Array, sigma: jax.Array, weights: jax.Array | None = None
+) -> jax.Array:
+    curve = metrics.smooth_curve(confidence, correct, bandwidth=sigma, weights=weights)
+    return curve.accuracy[_POINTS]
