@@ -138,16 +138,18 @@ def focal_by_probability(
     `gamma` maps probabilities `[batch]`, or `[batch, num_classes]` when the labels are soft, to
     gammas that broadcast against them.
     """
-    logits = centred(as_logits(logits))
+    logits = as_logits(logits)
     labels = as_labels(labels, logits)
     if is_soft(labels):
+        logits = centred(logits)
         # A class without label mass may be masked (logit -inf): keep it out of the gradient too.
         log_p = jnp.where(labels > 0, jax.nn.log_softmax(logits), 0.0)
         return expect(_modulated(log_p, _log_one_minus_all(logits), gamma), labels)
-    log_norm = jax.nn.logsumexp(logits, axis=-1)
-    log_p = take_label(logits, labels) - log_norm
-    log_rest = jax.nn.logsumexp(_without_label(logits, labels), axis=-1) - log_norm
-    return _modulated(log_p, log_rest, gamma)
+    # How far the others together are ahead of the true class: one pass over the classes, from which
+    # both log p and log(1 - p) follow with all their digits.
+    ahead = _without_label(logits - take_label(logits, labels)[..., None], labels)
+    odds = jax.nn.logsumexp(ahead, axis=-1)
+    return _modulated(-jax.nn.softplus(odds), -jax.nn.softplus(-odds), gamma)
 
 
 def bin_of(inner_edges: jax.Array, p: jax.Array) -> jax.Array:

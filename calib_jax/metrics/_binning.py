@@ -13,7 +13,6 @@ from calib_jax._arrays import as_weights
 from calib_jax.metrics._sorting import argsort_floats, sort_floats
 
 _FEW = 64  # bins up to here are found by comparing with every edge
-Columns = tuple[jax.Array, jax.Array, jax.Array]  # of weight, confidence and correctness
 
 
 @jax.tree_util.register_dataclass
@@ -122,24 +121,27 @@ def bin_stats(
       `BinStats`
     """
     confidence, correct, weight = check_binary(confidence, correct, weights)
+    check_binning(num_bins, scheme, closed)
+    if edges is not None:
+        edges = jnp.asarray(edges, jnp.float32)
+        index = find_bin(edges[1:-1], confidence, "left" if closed == "right" else "right")
+        sums = bin_sums(index, edges.shape[0] - 1, *_columns(confidence, correct, weight))
+    elif scheme == "width":
+        edges, index = width_bins(confidence, num_bins, closed)
+        sums = bin_sums(index, num_bins, *_columns(confidence, correct, weight))
+    else:
+        edges, sums = _mass_sums(confidence, correct, weight, num_bins)
+    count, confidences, hits = sums
+    return BinStats(count, confidences, hits, edges)
+
+
+def check_binning(num_bins: int, scheme: str, closed: str) -> None:
     if scheme not in ("width", "mass"):
         raise ValueError(f"scheme={scheme!r}: expected 'width' or 'mass'")
     if closed not in ("right", "left"):
         raise ValueError(f"closed={closed!r}: expected 'right' or 'left'")
     if num_bins < 1:
         raise ValueError(f"num_bins={num_bins}: expected at least 1")
-
-    if edges is not None:
-        edges = jnp.asarray(edges, jnp.float32)
-        index = find_bin(edges[1:-1], confidence, "left" if closed == "right" else "right")
-        sums = bin_sums(index, edges.shape[0] - 1, confidence, correct, weight)
-    elif scheme == "width":
-        fixed = np.asarray(np.arange(num_bins + 1) / num_bins, np.float32)
-        edges, index = jnp.asarray(fixed), _width_bin(confidence, fixed, closed)
-        sums = bin_sums(index, num_bins, confidence, correct, weight)
-    else:
-        edges, sums = _mass_sums(confidence, correct, weight, num_bins)
-    return BinStats(*sums, edges=edges)
 
 
 def check_binary(
@@ -161,69 +163,109 @@ def check_binary(
     return confidence, jnp.where(weights > 0, correct, 0.0), weights
 
 
-def bin_sums(
-    index: jax.Array,
-    num_bins: int,
-    confidence: jax.Array,
-    correct: jax.Array,
-    weights: jax.Array | None,
-) -> Columns:
-    """Sums of weight, weighted confidence and weighted correctness by bin `index`: three `[num_bins]`.
+def _columns(
+    confidence: jax.Array, correct: jax.Array, weights: jax.Array | None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """What `BinStats` sums up: weight, weighted confidence, weighted correctness."""
+    if weights is None:
+        return jnp.ones_like(confidence), confidence, correct
+    return weights, jnp.where(weights > 0, weights * confidence, 0.0), weights * correct
+
+
+def bin_sums(index: jax.Array, num_bins: int, *columns: jax.Array) -> list[jax.Array]:
+    """Sums of each column by bin `index`.
 
     The one place where binning differs by backend: a CPU adds into bins fastest one example after
     the other, an accelerator by comparing every example with every bin and reducing.
+
+    Args:
+      index: `[n]`, or `[n, groups]` to bin each group by itself.
+      num_bins: number of bins.
+      *columns: like `index`.
+
+    Returns:
+      `[num_bins]`, or `[groups, num_bins]`, for each column.
     """
-    if weights is None:
-        columns = (jnp.ones_like(confidence), confidence, correct)
-    else:
-        columns = (weights, jnp.where(weights > 0, weights * confidence, 0.0), weights * correct)
     if num_bins > 256:  # comparing with each of so many bins pays nowhere
-        return _scatter_sums(index, num_bins, columns)
+        return _scatter_sums(index, num_bins, list(columns))
     return jax.lax.platform_dependent(
         index,
-        columns,
+        list(columns),
         cpu=lambda i, c: _scatter_sums(i, num_bins, c),
         default=lambda i, c: _compare_sums(i, num_bins, c),
     )
 
 
-def _scatter_sums(index: jax.Array, num_bins: int, columns: Columns) -> Columns:
+def _scatter_sums(index: jax.Array, num_bins: int, columns: list[jax.Array]) -> list[jax.Array]:
+    # Each column's scatter would otherwise compute for itself what went into index and columns.
+    index, columns = jax.lax.optimization_barrier((index, columns))
+    groups = index.shape[1:]
+    slots = math.prod(groups) * num_bins
     # Adding a million float32 one by one into the same bin loses digits. Chunks of a few hundred, and
     # then the chunks' sums two by two, keep them at the same cost.
     n = index.shape[0]
     chunks = 1
-    while chunks * 512 < n and chunks * num_bins < 2**15:
+    while chunks * 512 < n and chunks * slots < 2**15:
         chunks *= 2
-    slot = jnp.arange(n) // math.ceil(n / chunks) * num_bins + index
+    chunk = jnp.arange(n) // math.ceil(n / chunks)
+    if groups:
+        index += jnp.arange(groups[0]) * num_bins
+        chunk = chunk[:, None]
+    slot = (chunk * slots + index).ravel()
 
     def per_bin(column: jax.Array) -> jax.Array:
-        sums = jax.ops.segment_sum(column, slot, chunks * num_bins).reshape(chunks, num_bins)
+        sums = jax.ops.segment_sum(column.ravel(), slot, chunks * slots)
+        sums = sums.reshape(chunks, *groups, num_bins)
         while sums.shape[0] > 1:
             sums = sums[0::2] + sums[1::2]
         return sums[0]
 
-    return jax.tree.map(per_bin, columns)
+    return [per_bin(c) for c in columns]
 
 
-def _compare_sums(index: jax.Array, num_bins: int, columns: Columns) -> Columns:
-    member = index == jnp.arange(num_bins)[:, None]
-    return jax.tree.map(lambda c: jnp.sum(jnp.where(member, c, 0.0), axis=-1), columns)
+def _compare_sums(index: jax.Array, num_bins: int, columns: list[jax.Array]) -> list[jax.Array]:
+    member = index[..., None] == jnp.arange(num_bins)
+    return [jnp.sum(jnp.where(member, c[..., None], 0.0), axis=0) for c in columns]
 
 
-def _width_bin(confidence: jax.Array, edges: np.ndarray, closed: str) -> jax.Array:
-    """Equal-width bin of each confidence, decided by the edges as float32 has them."""
-    num_bins = len(edges) - 1
-    side = "left" if closed == "right" else "right"
+def width_bins(confidence: jax.Array, num_bins: int, closed: str) -> tuple[jax.Array, jax.Array]:
+    """Edges of equal width, and the bin of each confidence as those float32 edges decide it."""
+    fixed = np.asarray(np.arange(num_bins + 1) / num_bins, np.float32)
+    edges = jnp.asarray(fixed)
     if num_bins <= _FEW:
-        return find_bin(edges[1:-1], confidence, side)
+        side = "left" if closed == "right" else "right"
+        return edges, find_bin(fixed[1:-1], confidence, side)
     # Many bins: arithmetic says which, give or take one, and the edges on either side decide.
     guess = jnp.clip(jnp.floor(confidence * num_bins), 0, num_bins - 1).astype(jnp.int32)
-    lower, upper = jnp.asarray(edges)[guess], jnp.asarray(edges)[guess + 1]
+    lower, upper = edges[guess], edges[guess + 1]
     if closed == "left":
         guess += (confidence >= upper).astype(jnp.int32) - (confidence < lower)
     else:
         guess += (confidence > upper).astype(jnp.int32) - (confidence <= lower)
-    return jnp.clip(guess, 0, num_bins - 1)
+    return edges, jnp.clip(guess, 0, num_bins - 1)
+
+
+def width_l1(
+    confidence: jax.Array,
+    correct: jax.Array,
+    weights: jax.Array | None,
+    num_bins: int,
+    closed: str,
+) -> jax.Array:
+    """L1 calibration error in bins of equal width; of each group, if the inputs are `[n, groups]`.
+
+    `sum_b n_b/n |C_b - A_b|` is `sum_b |sum_{i in b} (confidence_i - correct_i)| / n`: one column to add
+    up instead of `BinStats`' three, and no means.
+    """
+    _, index = width_bins(confidence, num_bins, closed)
+    residual = confidence - correct
+    total: jax.Array | int = confidence.shape[0]
+    if weights is not None:
+        total = jnp.sum(weights)
+        weights = weights.reshape(-1, *[1] * (residual.ndim - 1))
+        residual = jnp.where(weights > 0, weights * residual, 0.0)
+    (sums,) = bin_sums(index, num_bins, residual)
+    return jnp.sum(jnp.abs(sums), axis=-1) / total
 
 
 def find_bin(inner_edges: jax.Array | np.ndarray, x: jax.Array, side: str) -> jax.Array:
@@ -252,7 +294,7 @@ def cut_ranks(
 
 def _mass_sums(
     confidence: jax.Array, correct: jax.Array, weights: jax.Array | None, num_bins: int
-) -> tuple[jax.Array, Columns]:
+) -> tuple[jax.Array, list[jax.Array]]:
     """Edges and sums of bins of equal mass.
 
     Between bins b - 1 and b lies a threshold confidence, at a known rank. Every example is below,
@@ -262,7 +304,7 @@ def _mass_sums(
     """
     below, above, rank = _thresholds(confidence, weights, num_bins)
     slot = find_bin(above, confidence, "left") + find_bin(above, confidence, "right")
-    sums = bin_sums(slot, 2 * num_bins - 1, confidence, correct, weights)
+    sums = bin_sums(slot, 2 * num_bins - 1, *_columns(confidence, correct, weights))
 
     at = find_bin(above, above, "left") + find_bin(above, above, "right")
     before = [jnp.concatenate([jnp.zeros(1), jnp.cumsum(s)]) for s in sums]
@@ -281,7 +323,7 @@ def _mass_sums(
     # Neighbouring floats have no middle: the edge must still send the upper one up.
     inner = jnp.clip(jnp.where(middle > below, middle, above), 0.0, 1.0)
     edges = jnp.concatenate([jnp.zeros(1), inner, jnp.ones(1)])
-    return edges, (count, conf, corr)
+    return edges, [count, conf, corr]
 
 
 def _thresholds(

@@ -11,8 +11,16 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_hard_labels, as_logits
-from calib_jax.metrics._binning import BinStats, bin_stats, check_binary, cut_ranks, root
+from calib_jax._arrays import as_hard_labels, as_logits, as_weights
+from calib_jax.metrics._binning import (
+    BinStats,
+    bin_stats,
+    check_binary,
+    check_binning,
+    cut_ranks,
+    root,
+    width_l1,
+)
 from calib_jax.metrics._sorting import argsort_floats
 
 
@@ -38,6 +46,9 @@ def ece(
     Returns:
       scalar in [0, 1]
     """
+    if norm == 1 and scheme == "width":
+        check_binning(num_bins, scheme, closed)
+        return width_l1(*check_binary(confidence, correct, weights), num_bins, closed)
     return bin_stats(
         confidence, correct, num_bins=num_bins, scheme=scheme, closed=closed, weights=weights
     ).ece(norm)
@@ -82,18 +93,17 @@ def classwise_ece(
     probs = as_logits(probs)
     labels = as_hard_labels(labels, probs)
 
-    def one_class(p: jax.Array, k: jax.Array) -> jax.Array:
-        return ece(
-            p,
-            labels == k,
-            num_bins=num_bins,
-            scheme=scheme,
-            closed=closed,
-            weights=weights,
-            norm=norm,
-        )
+    check_binning(num_bins, scheme, closed)
+    weight = as_weights(weights, labels.shape)
+    hit = (labels[:, None] == jnp.arange(probs.shape[1])).astype(jnp.float32)
+    if norm == 1 and scheme == "width":
+        return jnp.mean(width_l1(probs, hit, weight, num_bins, closed))
 
-    return jnp.mean(jax.vmap(one_class, in_axes=(1, 0))(probs, jnp.arange(probs.shape[1])))
+    def one_class(p: jax.Array, y: jax.Array) -> jax.Array:
+        bins = bin_stats(p, y, num_bins=num_bins, scheme=scheme, closed=closed, weights=weight)
+        return bins.ece(norm)
+
+    return jnp.mean(jax.vmap(one_class, in_axes=1)(probs, hit))
 
 
 @partial(jax.jit, static_argnames=("num_bins", "scheme", "closed", "norm"))
@@ -176,20 +186,25 @@ def ece_sweep(
     limit = min(max_bins, n)
     cumulative = _Cumulative(confidence, correct, weight)
 
-    def stats(num_bins: jax.Array) -> BinStats:
-        return cumulative.bins(num_bins, limit, scheme)
-
-    def rises(num_bins: jax.Array) -> jax.Array:
-        bins = stats(num_bins)
+    def rises(num_bins: jax.Array, room: int) -> jax.Array:
+        bins = cumulative.bins(num_bins, room, scheme)
         accuracy = jnp.where(bins.count > 0, bins.accuracy, -1.0)
         best_before = jnp.concatenate([-jnp.ones(1), jax.lax.cummax(accuracy)[:-1]])
         # Accuracies that are equal come out of different sums: allow for their rounding.
         return jnp.all((bins.count == 0) | (accuracy >= best_before - 1e-6))
 
-    last = jax.lax.while_loop(
-        lambda b: (b < limit) & rises(b + 1), lambda b: b + 1, jnp.asarray(1, jnp.int32)
-    )
-    return stats(last).ece(norm)
+    def sweep(state: tuple[jax.Array, jax.Array], room: int) -> tuple[jax.Array, jax.Array]:
+        def step(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            rose = rises(state[0] + 1, room)
+            return state[0] + rose, rose
+
+        return jax.lax.while_loop(lambda s: s[1] & (s[0] < room), step, state)
+
+    # Arrays with room for a few bins first: most sweeps end there.
+    state = jnp.asarray(1, jnp.int32), jnp.asarray(True)
+    for room in sorted({min(32, limit), min(256, limit), limit}):
+        state = sweep(state, room)
+    return cumulative.bins(state[0], limit, scheme).ece(norm)
 
 
 class _Cumulative:

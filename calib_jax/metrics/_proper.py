@@ -97,11 +97,15 @@ def inverse_temperature(
     """
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
-    ahead = logits - expect(logits, labels)[..., None]  # z - z_y: small differences, exact digits
+    below_top = logits - jnp.max(logits, axis=-1, keepdims=True)
+    own = expect(below_top, labels)
 
     def slope(log_beta: jax.Array) -> jax.Array:
-        p = jax.nn.softmax(jnp.exp(log_beta) * ahead)
-        return weighted_mean(jnp.sum(p * ahead, axis=-1), weights)
+        p = jnp.exp(
+            jnp.exp(log_beta) * below_top
+        )  # the largest is 1: softmax without its own shift
+        mean = jnp.sum(p * below_top, axis=-1) / jnp.sum(p, axis=-1)
+        return weighted_mean(mean - own, weights)
 
     def halve(_: int, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = bracket

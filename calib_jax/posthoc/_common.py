@@ -61,15 +61,13 @@ def minimise(
         params, state, best, idle, count = carry
         value, grad = value_and_grad(params, state=state)
         updates, state = solver.update(grad, state, params, value=value, grad=grad, value_fn=loss)
-        # One step without progress may be a short line search; several are the end.
+        moved = optax.apply_updates(params, updates)
+        # One step without progress may be a short line search; several are the end, and so is a
+        # search that did not move at all: it would only be repeated.
         idle = jnp.where(best - value > 1e-7 * jnp.abs(value), 0, idle + 1)
-        return (
-            optax.apply_updates(params, updates),
-            state,
-            jnp.minimum(best, value),
-            idle,
-            count + 1,
-        )
+        stuck = jax.tree.map(lambda a, b: jnp.all(a == b), moved, params)
+        idle = jnp.where(jax.tree.reduce(jnp.logical_and, stuck), 5, idle)
+        return moved, state, jnp.minimum(best, value), idle, count + 1
 
     def unfinished(carry: Any) -> jax.Array:
         *_, idle, count = carry

@@ -328,7 +328,7 @@ def test_scatter_and_compare_agree(n, num_bins):
     # 20,000 rows make the scatter side work in several chunks, the last one short.
     rng = np.random.default_rng(n)
     index = rng.integers(0, num_bins, n).astype(np.int32)
-    columns = tuple(rng.uniform(size=n).astype(np.float32) for _ in range(3))
+    columns = [rng.uniform(size=n).astype(np.float32) for _ in range(3)]
     scatter = _binning._scatter_sums(index, num_bins, columns)
     compare = _binning._compare_sums(index, num_bins, columns)
     want = [np.bincount(index, c, num_bins) for c in columns]
@@ -336,14 +336,20 @@ def test_scatter_and_compare_agree(n, num_bins):
     np.testing.assert_allclose(np.stack(compare), want, rtol=2e-6)
 
 
+def test_groups_are_binned_each_by_itself():
+    rng = np.random.default_rng(0)
+    index = rng.integers(0, 7, (3000, 4)).astype(np.int32)
+    column = rng.uniform(size=(3000, 4)).astype(np.float32)
+    want = [np.bincount(index[:, g], column[:, g], 7) for g in range(4)]
+    for sums in (_binning._scatter_sums, _binning._compare_sums):
+        np.testing.assert_allclose(sums(jnp.asarray(index), 7, [column])[0], want, rtol=2e-6)
+
+
 def test_the_switch_takes_scatter_on_cpu_and_compare_elsewhere():
-    columns = [jnp.ones(64)] * 3
-    bins = jax.jit(functools.partial(_binning.bin_sums, num_bins=15, weights=None))
-    index = jnp.zeros(64, jnp.int32)
+    bins = jax.jit(lambda index, *columns: _binning.bin_sums(index, 15, *columns))
+    index, column = jnp.zeros(64, jnp.int32), jnp.ones(64)
     for platform, scatters in (("cpu", True), ("cuda", False), ("tpu", False)):
-        exported = jax.export.export(bins, platforms=[platform])(
-            index, confidence=columns[0], correct=columns[1]
-        )
+        exported = jax.export.export(bins, platforms=[platform])(index, column, column)
         assert ("stablehlo.scatter" in exported.mlir_module()) == scatters, platform
 
 
