@@ -1,0 +1,1 @@
+"""Speed of `calib_jax` next to other libraries: `python -m benchmarks --help`."""
