@@ -30,6 +30,9 @@ def bootstrap(
     A resample is a count per example, given to the metric as `weights`: what does not depend on the
     weights (softmax, sorting) is then computed once, not `num_samples` times.
 
+    Resampling adds noise, and noise raises every calibration error: the interval of a small ECE may
+    lie above it, as the ECE itself lies above the truth.
+
     Args:
       metric: called as `metric(*arrays, weights=counts)`; returns a scalar or a pytree of them.
       *arrays: the metric's arguments, each `[n, ...]`.
