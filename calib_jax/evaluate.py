@@ -73,7 +73,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
     print("\n" + report.metric_table([(r.name, r.metrics, r.intervals) for r in results]))
     print("* best of the row; [95 % bootstrap interval over the examples]")
-    print("resampling adds noise, which raises any calibration error: a small one may lie below its own")
+    print(
+        "resampling adds noise, which raises any calibration error: a small one may lie below its own"
+    )
     for result in results:
         for key, values in result.parameters.items():
             print(f"{result.name}: {key} = {', '.join(f'{v:.4g}' for v in values)}")
