@@ -7,21 +7,10 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from quick import quick_jit, run
 
 from calib_jax import metrics
 from calib_jax.metrics import _binning
-
-# Compiling is most of the time these tests take: do it once per shape, and quickly.
-quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-
-
-@functools.cache
-def compiled(metric, options):
-    return quick_jit(functools.partial(metric, **dict(options)))
-
-
-def run(metric, *arrays, weights=None, **options):
-    return compiled(metric, tuple(options.items()))(*arrays, weights=weights)
 
 
 def loop_width(conf, correct, num_bins, closed, weights=None):

@@ -7,13 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from quick import quick_jit
 from scipy import stats as sps
 
 from calib_jax import metrics
 
 KEY = jax.random.key(0)
-# Compiling is most of the time these tests take: do it quickly.
-quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 def make(n=200, k=3, seed=0):

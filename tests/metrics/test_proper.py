@@ -1,29 +1,17 @@
 """accuracy, nll, brier_score, f1, confusion_matrix, brier_decomposition, refinement."""
 
-import functools
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from quick import quick_jit, run
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 from sklearn import metrics as skm
 
 from calib_jax import metrics
-
-# Compiling is most of the time these tests take: do it once per shape, and quickly.
-quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-
-
-@functools.cache
-def compiled(metric, options):
-    return quick_jit(functools.partial(metric, **dict(options)))
-
-
-def run(metric, *arrays, weights=None, **options):
-    return compiled(metric, tuple(options.items()))(*arrays, weights=weights)
 
 
 def make(n=120, k=4, seed=0, scale=2.0):
@@ -159,7 +147,7 @@ def test_top_label_of_logits_and_of_probabilities():
 @pytest.mark.parametrize("binning", [{}, {"num_bins": 7, "closed": "left"}, {"scheme": "mass"}])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_decomposition_adds_up_to_the_binned_brier_score(binning, weighted):
-    conf, correct = compiled(metrics.top_label, ())(*make())
+    conf, correct = quick_jit(metrics.top_label)(*make())
     w = float_weights() if weighted else None
     parts = run(metrics.brier_decomposition, conf, correct, weights=w, **binning)
     bins = run(metrics.bin_stats, conf, correct, weights=w, **binning)

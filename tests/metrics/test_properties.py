@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quick import quick_jit
 
 from calib_jax import metrics
 
 N, LONG = 12, 18
 
-# Compiling is most of the time these tests take: do it quickly.
-quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 BINARY = {
     "ece": metrics.ece,

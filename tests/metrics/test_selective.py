@@ -1,29 +1,17 @@
 """aurc, e_aurc, auroc, fpr_at_tpr, predictive_entropy."""
 
-import functools
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from quick import run
 from scipy.special import softmax
 from scipy.stats import entropy
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from calib_jax import metrics
-
-# Compiling is most of the time these tests take: do it once per shape, and quickly.
-quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-
-
-@functools.cache
-def compiled(metric, options):
-    return quick_jit(functools.partial(metric, **dict(options)))
-
-
-def run(metric, *arrays, weights=None, **options):
-    return compiled(metric, tuple(options.items()))(*arrays, weights=weights)
 
 
 def rows(n=150, seed=0, digits=None):

@@ -1,27 +1,15 @@
 """smooth_ece against direct quadrature of its definition (Blasiok and Nakkiran, 2023)."""
 
-import functools
 import warnings
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from quick import run
 from scipy.optimize import brentq
 
 from calib_jax import metrics
-
-# Compiling is most of the time these tests take: do it once per shape, and quickly.
-quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-
-
-@functools.cache
-def compiled(metric, options):
-    return quick_jit(functools.partial(metric, **dict(options)))
-
-
-def run(metric, *arrays, weights=None, **options):
-    return compiled(metric, tuple(options.items()))(*arrays, weights=weights)
 
 
 def rows(n=400, seed=0, wave=0.25):
