@@ -1,0 +1,14 @@
+"""Flax networks, each cut in `embed`, `features` and `head`, and the loading of pretrained weights."""
+
+from calib_jax.models._create import NAMES as NAMES
+from calib_jax.models._create import create as create
+from calib_jax.models._densenet import DenseNet as DenseNet
+from calib_jax.models._encoder import Encoder as Encoder
+from calib_jax.models._encoder import EncoderConfig as EncoderConfig
+from calib_jax.models._pretrained import load_pretrained as load_pretrained
+from calib_jax.models._pretrained import save_pretrained as save_pretrained
+from calib_jax.models._resnet import ResNet as ResNet
+from calib_jax.models._text_classifier import HEADS as HEADS
+from calib_jax.models._text_classifier import TextClassifier as TextClassifier
+from calib_jax.models._text_cnn import TextCNN as TextCNN
+from calib_jax.models._wide_resnet import WideResNet as WideResNet

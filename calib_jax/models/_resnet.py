@@ -1,0 +1,169 @@
+"""Residual networks for images `[batch, height, width, channels]`, cut in embed, features and head.
+
+Batch statistics are the visible collection `batch_stats`. Under jit with a batch sharded over devices
+the mean over the batch is the mean over the whole of it: nothing more is needed for data parallelism.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+# Uniform in +-1/sqrt(fan_in): where the AdaFocal paper's networks start from.
+UNIFORM_FAN_IN = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
+HE_FAN_OUT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+HE_FAN_IN = nn.initializers.variance_scaling(2.0, "fan_in", "normal")
+
+# Kernel size and stride of the first convolution.
+_STEMS = {"small": (3, 1), "imagenet": (7, 2)}
+
+
+class ImageNetwork(nn.Module):
+    """What all image networks share: the three cuts and the affine head.
+
+    Attributes:
+      num_classes: number of logits.
+      dtype: of the activations; parameters, batch statistics and logits are float32.
+    """
+
+    num_classes: int
+    dtype: Any = jnp.float32
+
+    def embed(self, images: jax.Array, train: bool = False) -> jax.Array:
+        """Images are their own embedding."""
+        return images.astype(self.dtype)
+
+    def features(self, embeddings: jax.Array, train: bool = False) -> jax.Array:
+        """Pooled features `[batch, width]`."""
+        raise NotImplementedError
+
+    def head(self, features: jax.Array, train: bool = False) -> jax.Array:
+        """Float32 logits `[batch, num_classes]`."""
+        return self.classifier(features.astype(jnp.float32))
+
+    def __call__(self, images: jax.Array, train: bool = False) -> jax.Array:
+        """Logits of normalised images."""
+        return self.head(self.features(self.embed(images, train), train), train)
+
+
+def conv(
+    features: int, size: int, stride: int = 1, *, init: Any = UNIFORM_FAN_IN, dtype: Any
+) -> nn.Conv:
+    """Convolution without bias, padded by half the kernel on either side, whatever the stride."""
+    half = size // 2
+    return nn.Conv(
+        features,
+        (size, size),
+        (stride, stride),
+        padding=[(half, half)] * 2,
+        use_bias=False,
+        kernel_init=init,
+        dtype=dtype,
+    )
+
+
+def stem_shape(stem: str) -> tuple[int, int]:
+    """Kernel size and stride of the convolution that a network starts with."""
+    if stem not in _STEMS:
+        raise ValueError(f"stem={stem!r}: expected one of {', '.join(_STEMS)}")
+    return _STEMS[stem]
+
+
+def batch_norm(dtype: Any) -> nn.BatchNorm:
+    """Statistics are float32; torch's running variance is the unbiased one, ours what it divides by."""
+    return nn.BatchNorm(momentum=0.9, epsilon=1e-5, dtype=dtype)
+
+
+def affine(features: int, init: Any = UNIFORM_FAN_IN) -> nn.Dense:
+    """The float32 output layer."""
+    return nn.Dense(features, kernel_init=init)
+
+
+class Block(nn.Module):
+    """A residual block with its activation after the sum.
+
+    `bottleneck`: 1x1, 3x3 with the stride, 1x1 to four times the width; otherwise two 3x3.
+    """
+
+    width: int
+    stride: int
+    bottleneck: bool
+    kernel_init: Any
+    dtype: Any
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool) -> jax.Array:
+        make = partial(conv, init=self.kernel_init, dtype=self.dtype)
+
+        def norm(y: jax.Array) -> jax.Array:
+            return batch_norm(self.dtype)(y, use_running_average=not train)
+
+        if self.bottleneck:
+            out = 4 * self.width
+            y = nn.relu(norm(make(self.width, 1)(x)))
+            y = nn.relu(norm(make(self.width, 3, self.stride)(y)))
+            y = norm(make(out, 1)(y))
+        else:
+            out = self.width
+            y = nn.relu(norm(make(self.width, 3, self.stride)(x)))
+            y = norm(make(self.width, 3)(y))
+        if self.stride != 1 or x.shape[-1] != out:
+            x = norm(make(out, 1, self.stride)(x))
+        return nn.relu(x + y)
+
+
+class ResNet(ImageNetwork):
+    """ResNets and post-activation wide ResNets.
+
+    Attributes:
+      stages: number of blocks in each stage; the first keeps the resolution, each other halves it.
+      widths: of each stage.
+      bottleneck: kind of block.
+      stem: `'small'`: 3x3 convolution; `'imagenet'`: 7x7 with stride 2, then 3x3 max-pooling.
+      stem_width: channels of the stem.
+      pool: the last feature map is averaged to `pool` x `pool`.
+      kernel_init: of the convolutions.
+    """
+
+    stages: Sequence[int] = (3, 4, 6, 3)
+    widths: Sequence[int] = (64, 128, 256, 512)
+    bottleneck: bool = True
+    stem: str = "small"
+    stem_width: int = 64
+    pool: int = 1
+    kernel_init: Any = UNIFORM_FAN_IN
+
+    def setup(self) -> None:
+        size, stride = stem_shape(self.stem)
+        self.stem_conv = conv(
+            self.stem_width, size, stride, init=self.kernel_init, dtype=self.dtype
+        )
+        self.stem_norm = batch_norm(self.dtype)
+        self.blocks = [
+            Block(width, 2 if stage and not i else 1, self.bottleneck, self.kernel_init, self.dtype)
+            for stage, (number, width) in enumerate(zip(self.stages, self.widths, strict=True))
+            for i in range(number)
+        ]
+        self.classifier = affine(self.num_classes)
+
+    def features(self, embeddings: jax.Array, train: bool = False) -> jax.Array:
+        x = nn.relu(self.stem_norm(self.stem_conv(embeddings), use_running_average=not train))
+        if self.stem == "imagenet":
+            x = nn.max_pool(x, (3, 3), (2, 2), padding=[(1, 1)] * 2)
+        for block in self.blocks:
+            x = block(x, train)
+        return average_pool(x, self.pool)
+
+
+def average_pool(x: jax.Array, cells: int) -> jax.Array:
+    """Averages a feature map over `cells` x `cells` equal parts and flattens them."""
+    batch, height, width, channels = x.shape
+    if height % cells or width % cells:
+        raise ValueError(
+            f"a feature map of {height} x {width} has no {cells} x {cells} equal parts"
+        )
+    parts = x.reshape(batch, cells, height // cells, cells, width // cells, channels)
+    return jnp.mean(parts, axis=(2, 4)).reshape(batch, -1)

@@ -1,0 +1,103 @@
+"""Classifiers on top of an encoder, cut in three so that mixing can happen at each cut."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from calib_jax.models._encoder import Dropout, Encoder, EncoderConfig, gelu
+
+# What each head puts between the first token's hidden state and the last affine map.
+HEADS = {
+    "linear": "nothing: the affine map sees the hidden state itself, no dropout",
+    "pooler": "dense, tanh; dropout before the affine map (BERT's own head)",
+    "dense_tanh": "dropout, dense, tanh; dropout before the affine map (RoBERTa's own head)",
+    "dense_gelu": "dropout, dense, gelu; dropout before the affine map (ELECTRA's own head)",
+    "multiple_choice": "dense, tanh (ELECTRA: gelu), no dropout; one logit per choice",
+}
+OWN_HEAD = {"bert": "pooler", "roberta": "dense_tanh", "electra": "dense_gelu"}
+
+
+class TextClassifier(nn.Module):
+    """`head(features(embed(input_ids), mask))`.
+
+    With every head the features are what the last affine map sees, so mixing features and mixing
+    logits is the same thing wherever there is no dropout in between.
+
+    Attributes:
+      config: the encoder's sizes.
+      num_classes: number of logits; of choices, the input has as many as it has.
+      head_kind: a name of `HEADS`.
+      dtype: of the activations; logits are float32.
+      remat: see `Encoder`.
+    """
+
+    config: EncoderConfig
+    num_classes: int
+    head_kind: str = "linear"
+    dtype: Any = jnp.float32
+    remat: bool = False
+
+    def setup(self) -> None:
+        if self.head_kind not in HEADS:
+            raise ValueError(f"head={self.head_kind!r}: expected one of {', '.join(HEADS)}")
+        init = nn.initializers.normal(self.config.initializer_range)
+        self.encoder = Encoder(self.config, self.dtype, self.remat)
+        if self.head_kind != "linear":
+            self.pool = nn.Dense(self.config.hidden_size, kernel_init=init, dtype=self.dtype)
+        outputs = 1 if self.head_kind == "multiple_choice" else self.num_classes
+        self.classifier = nn.Dense(outputs, kernel_init=init, dtype=jnp.float32)
+        rate = self.config.classifier_dropout
+        if self.head_kind in ("linear", "multiple_choice"):
+            rate = 0.0
+        elif rate is None:
+            rate = self.config.hidden_dropout_prob
+        # Two, so that `features` and `head` differ in their masks when applied apart with one key.
+        self.pool_dropout, self.head_dropout = Dropout(rate), Dropout(rate)
+
+    def embed(
+        self,
+        input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        train: bool = False,
+    ) -> jax.Array:
+        """Token ids `[batch, (choices,) length]` to embeddings `[batch, (choices,) length, hidden]`."""
+        flat_types = None if token_type_ids is None else _flat(token_type_ids, 1)
+        flat = self.encoder.embed(_flat(input_ids, 1), flat_types, train)
+        return flat.reshape(*input_ids.shape, flat.shape[-1])
+
+    def features(self, embeddings: jax.Array, mask: jax.Array, train: bool = False) -> jax.Array:
+        """Embeddings to task features `[batch, (choices,) hidden]`; `mask` is 0 for padding."""
+        hidden = self.encoder.encode(_flat(embeddings, 2), _flat(mask, 1), train)
+        first = hidden[:, 0]
+        if self.head_kind in ("dense_tanh", "dense_gelu"):
+            first = self.pool_dropout(first, train)
+        if self.head_kind != "linear":
+            choice_of_electra = (
+                self.head_kind == "multiple_choice" and self.config.model_type == "electra"
+            )
+            curved = self.head_kind == "dense_gelu" or choice_of_electra
+            first = (gelu if curved else jnp.tanh)(self.pool(first))
+        return first.reshape(*mask.shape[:-1], first.shape[-1])
+
+    def head(self, features: jax.Array, train: bool = False) -> jax.Array:
+        """Task features to float32 logits `[batch, num_classes]` (or `[batch, choices]`)."""
+        logits = self.classifier(self.head_dropout(features, train).astype(jnp.float32))
+        return logits[..., 0] if self.head_kind == "multiple_choice" else logits
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        mask: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        train: bool = False,
+    ) -> jax.Array:
+        """Logits of token ids `[batch, (choices,) length]`."""
+        embeddings = self.embed(input_ids, token_type_ids, train)
+        return self.head(self.features(embeddings, mask, train), train)
+
+
+def _flat(x: jax.Array, trailing: int) -> jax.Array:
+    """All but the last `trailing` axes as one."""
+    return x.reshape(-1, *x.shape[x.ndim - trailing :])

@@ -1,0 +1,199 @@
+"""Networks by name: the registry, its options, and that every train step lowers for accelerators."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calib_jax import models
+
+ENCODERS = ("bert", "roberta", "electra")
+KIND = dict.fromkeys(ENCODERS, models.TextClassifier) | {
+    "resnet20": models.ResNet,
+    "resnet50": models.ResNet,
+    "resnet110": models.ResNet,
+    "resnet50_tiny": models.ResNet,
+    "resnet110_tiny": models.ResNet,
+    "resnet50_imagenet": models.ResNet,
+    "resnet110_imagenet": models.ResNet,
+    "wide_resnet_26_10": models.ResNet,
+    "wide_resnet_28_10": models.WideResNet,
+    "densenet121": models.DenseNet,
+    "densenet121_imagenet": models.DenseNet,
+    "text_cnn": models.TextCNN,
+}
+TINY_ENCODER = {
+    "vocab_size": 50,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+}
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_every_name(name: str) -> None:
+    module = models.create(name, 7)
+    assert type(module) is KIND[name]
+    assert module.num_classes == 7
+    assert all(hasattr(module, cut) for cut in ("embed", "features", "head"))
+    assert models.create(name, 7, dtype=jnp.bfloat16).dtype == jnp.bfloat16
+    # Equal and hashable: as a static argument of jit it compiles once.
+    assert models.create(name, 7) == module
+    assert hash(models.create(name, 7)) == hash(module)
+    assert models.create(name, 8) != module
+
+
+def test_no_name_is_missing() -> None:
+    assert set(models.NAMES) == set(KIND)
+    assert len(set(models.NAMES)) == len(models.NAMES)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"), [("resnet_50", "resnet50"), ("robeta", "roberta"), ("textcnn", "text_cnn")]
+)
+def test_unknown_name_with_a_hint(wrong: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=f"model='{wrong}': .* did you mean '{meant}'\\?"):
+        models.create(wrong, 10)
+
+
+def test_unknown_name_without_a_hint() -> None:
+    with pytest.raises(ValueError, match=r"expected one of bert, roberta, .*text_cnn$"):
+        models.create("xyz", 10)
+
+
+@pytest.mark.parametrize("name", ["bert", "resnet20", "text_cnn"])
+def test_unknown_option_is_named(name: str) -> None:
+    with pytest.raises(TypeError, match="hiden_size"):
+        models.create(name, 2, hiden_size=8)
+
+
+def test_image_options_override_the_defaults_of_a_name() -> None:
+    module = models.create("resnet110_tiny", 10, stages=(1, 1, 1, 1), pool=1)
+    assert (module.stages, module.pool, module.stem) == ((1, 1, 1, 1), 1, "small")
+
+
+# With two labels and the architecture's own head: what transformers counts.
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("bert", 109_483_778), ("roberta", 124_647_170), ("electra", 109_483_778)],
+)
+def test_base_encoders(name: str, parameters: int) -> None:
+    ids = jax.ShapeDtypeStruct((2, 8), jnp.int32)
+    shapes = jax.eval_shape(models.create(name, 2).init, jax.random.key(0), ids, ids)
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == parameters
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_encoder_options(name: str) -> None:
+    module = models.create(name, 3, remat=True, **TINY_ENCODER)
+    config = module.config
+    assert {k: getattr(config, k) for k in TINY_ENCODER} == TINY_ENCODER
+    assert config.embedding_size == 16  # as wide as the encoder unless said otherwise
+    assert config.model_type == name
+    assert module.remat
+    ids = jnp.ones((2, 5), jnp.int32)
+    logits, variables = jax.eval_shape(module.init_with_output, jax.random.key(0), ids, ids)
+    assert logits.shape == (2, 3)
+    encoder = variables["params"]["encoder"]
+    assert "project" not in encoder["embeddings"]
+    assert sum(key.startswith("layers_") for key in encoder) == 2
+
+    narrow = models.create(name, 3, embedding_size=8, **TINY_ENCODER)
+    assert narrow.config.embedding_size == 8
+    shapes = jax.eval_shape(narrow.init, jax.random.key(0), ids, ids)
+    assert shapes["params"]["encoder"]["embeddings"]["project"]["kernel"].shape == (8, 16)
+
+
+@pytest.mark.parametrize(
+    ("name", "own"), [("bert", "pooler"), ("roberta", "dense_tanh"), ("electra", "dense_gelu")]
+)
+def test_encoder_heads(name: str, own: str) -> None:
+    assert models.create(name, 3).head_kind == own
+    ids = jnp.ones((2, 5), jnp.int32)
+    for kind in models.HEADS:
+        choices = jnp.ones((2, 4, 5), jnp.int32) if kind == "multiple_choice" else ids
+        module = models.create(name, 3, head_kind=kind, **TINY_ENCODER)
+        logits, _ = jax.eval_shape(module.init_with_output, jax.random.key(0), choices, choices)
+        assert logits.shape == ((2, 4) if kind == "multiple_choice" else (2, 3))
+
+
+def train_step(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """A step of gradient descent as a pure function, and the shapes of its arguments."""
+    variables = jax.eval_shape(module.init, jax.random.key(0), *inputs)
+    params = variables.pop("params")
+    labels = jax.ShapeDtypeStruct((inputs[0].shape[0],), jnp.int32)
+
+    def step(params: Any, rest: Any, inputs: Any, labels: Any, seed: Any) -> Any:
+        rngs = {"dropout": jax.random.key(seed)}
+
+        def loss(params: Any) -> Any:
+            logits, new = module.apply(
+                {"params": params, **rest}, *inputs, train=True, rngs=rngs, mutable=["batch_stats"]
+            )
+            picked = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], 1)
+            return -jnp.mean(picked), rest | new
+
+        (value, rest), grads = jax.value_and_grad(loss, has_aux=True)(params)
+        return value, jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), rest
+
+    return step, (params, variables, inputs, labels, jax.ShapeDtypeStruct((), jnp.int32))
+
+
+def example(name: str, module: Any, batch: int = 2) -> tuple[Any, ...]:
+    if name in ENCODERS:
+        ids = jax.ShapeDtypeStruct((batch, 8), jnp.int32)
+        return ids, ids
+    if name == "text_cnn":
+        return (jax.ShapeDtypeStruct((batch, 30), jnp.int32),)
+    side = 64 if "tiny" in name or "imagenet" in name else 32
+    return (jax.ShapeDtypeStruct((batch, side, side, 3), jnp.float32),)
+
+
+SMALL: dict[str, dict[str, Any]] = {
+    "bert": TINY_ENCODER,
+    "roberta": TINY_ENCODER | {"remat": True},
+    "electra": TINY_ENCODER | {"embedding_size": 8},
+    "resnet20": {},
+    "resnet50": {"stages": (1, 1), "widths": (8, 8)},
+    "resnet110_tiny": {"stages": (1, 1), "widths": (8, 8)},
+    "resnet50_imagenet": {"stages": (1, 1), "widths": (8, 8)},
+    "wide_resnet_26_10": {"stages": (1, 1), "widths": (8, 8)},
+    "wide_resnet_28_10": {"widen": 1},
+    "densenet121": {"blocks": (2, 2), "growth": 4},
+    "densenet121_imagenet": {"blocks": (2, 2), "growth": 4},
+    "text_cnn": {"vocab_size": 50},
+}
+
+
+def check_lowering(name: str, dtype: str, options: dict[str, Any]) -> None:
+    module = models.create(name, 3, dtype=jnp.dtype(dtype), **options)
+    step, arguments = train_step(module, example(name, module))
+    exported = jax.export.export(jax.jit(step), platforms=["cuda", "tpu"])(*arguments)
+    assert exported.platforms == ("cuda", "tpu")
+    # Whatever is computed in bfloat16, what goes from step to step is float32.
+    assert {aval.dtype for aval in exported.out_avals} == {np.dtype(np.float32)}
+    lines = exported.mlir_module().splitlines()
+    # An encoder's attention has some float32 products: its softmax is float32.
+    operation = "stablehlo.dot_general" if name in ENCODERS else "stablehlo.convolution"
+    products = ["xbf16>" in line for line in lines if operation in line]
+    assert len(products) >= 6
+    if dtype == "float32":
+        assert not any(products)
+    else:
+        assert any(products) if name in ENCODERS else all(products)
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_train_step_lowers_for_cuda_and_tpu(name: str, dtype: str) -> None:
+    check_lowering(name, dtype, SMALL[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", models.NAMES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_train_step_lowers_at_full_size(name: str, dtype: str) -> None:
+    check_lowering(name, dtype, {})
