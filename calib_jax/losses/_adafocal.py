@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax.losses._focal import bin_of, focal_by_probability
+from calib_jax.losses._focal import focal_by_probability, look_up
 from calib_jax.metrics import bin_stats
 
 
@@ -41,7 +41,7 @@ def adafocal(logits: ArrayLike, labels: ArrayLike, state: AdaFocalState) -> jax.
     Returns:
       `[batch]`
     """
-    return focal_by_probability(logits, labels, lambda p: state.gamma[bin_of(state.edges, p)])
+    return focal_by_probability(logits, labels, lambda p: look_up(state.edges, state.gamma, p))
 
 
 def adafocal_update(

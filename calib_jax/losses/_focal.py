@@ -29,7 +29,6 @@ from calib_jax._arrays import (
     take_label,
 )
 from calib_jax.metrics import BinStats
-from calib_jax.metrics._binning import find_bin
 
 
 def focal(logits: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> jax.Array:
@@ -96,9 +95,11 @@ def calfocal(
     """
 
     def gamma(p: jax.Array) -> jax.Array:
-        b = bin_of(bins.edges[1:-1], p)
-        target = p if per_sample else bins.mean_confidence[b]
-        gap = jnp.where(bins.count[b] > 0, target - bins.accuracy[b], 0.0)
+        if per_sample:
+            gap = p - look_up(bins.edges[1:-1], bins.accuracy, p)
+            gap = jnp.where(look_up(bins.edges[1:-1], bins.count, p) > 0, gap, 0.0)
+        else:
+            gap = look_up(bins.edges[1:-1], bins.gap, p)
         # exp(60) is as good as infinity for an exponent, and times any log-probability still finite.
         return jnp.exp(jnp.minimum(lam * gap, 60.0))
 
@@ -152,9 +153,15 @@ def focal_by_probability(
     return _modulated(-jax.nn.softplus(odds), -jax.nn.softplus(-odds), gamma)
 
 
-def bin_of(inner_edges: jax.Array, p: jax.Array) -> jax.Array:
-    """The bin of each probability; one that equals an edge belongs to the bin above it."""
-    return find_bin(inner_edges, p, "right")
+def look_up(inner_edges: jax.Array, values: jax.Array, p: jax.Array) -> jax.Array:
+    """The value of each probability's bin; one that equals an edge belongs to the bin above it.
+
+    A chain of selects, which fuses with the loss around it where a gather would not.
+    """
+    found = jnp.broadcast_to(values[0], p.shape)
+    for edge, value in zip(inner_edges, values[1:], strict=True):
+        found = jnp.where(p >= edge, value, found)
+    return found
 
 
 def _modulated(

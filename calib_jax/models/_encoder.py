@@ -152,13 +152,18 @@ class Embeddings(nn.Module):
 
 
 class Layer(nn.Module):
-    """Self-attention and feed-forward, each followed by residual and layer norm."""
+    """Self-attention and feed-forward, each followed by residual and layer norm.
+
+    With `first_only` the result is that of the first token alone, `[batch, 1, hidden]`.
+    """
 
     config: EncoderConfig
     dtype: Any = jnp.float32
 
     @nn.compact
-    def __call__(self, x: jax.Array, mask: jax.Array, train: bool) -> jax.Array:
+    def __call__(
+        self, x: jax.Array, mask: jax.Array, train: bool, first_only: bool = False
+    ) -> jax.Array:
         c = self.config
         heads, width = c.num_attention_heads, c.hidden_size // c.num_attention_heads
         # One product for queries, keys and values.
@@ -166,6 +171,8 @@ class Layer(nn.Module):
             (3, heads, width), kernel_init=_init(c), dtype=self.dtype, name="qkv"
         )(x)
         q, k, v = jnp.unstack(qkv, axis=-3)
+        if first_only:
+            x, q = x[:, :1], q[:, :1]
         attended = self._attend(q, k, v, mask, train)
         attended = nn.DenseGeneral(
             c.hidden_size, axis=(-2, -1), kernel_init=_init(c), dtype=self.dtype, name="out"
@@ -206,7 +213,7 @@ class Encoder(nn.Module):
     remat: bool = False
 
     def setup(self) -> None:
-        layer = nn.remat(Layer, static_argnums=(3,)) if self.remat else Layer
+        layer = nn.remat(Layer, static_argnums=(3, 4)) if self.remat else Layer
         self.embeddings = Embeddings(self.config, self.dtype)
         self.layers = [layer(self.config, self.dtype) for _ in range(self.config.num_hidden_layers)]
 
@@ -219,11 +226,17 @@ class Encoder(nn.Module):
         """Token ids `[batch, length]` to embeddings `[batch, length, hidden]`."""
         return self.embeddings(input_ids, token_type_ids, train)
 
-    def encode(self, embeddings: jax.Array, mask: jax.Array, train: bool = False) -> jax.Array:
-        """Embeddings to hidden states; `mask` `[batch, length]` is 1 for words, 0 for padding."""
+    def encode(
+        self, embeddings: jax.Array, mask: jax.Array, train: bool = False, first_only: bool = False
+    ) -> jax.Array:
+        """Embeddings to hidden states; `mask` `[batch, length]` is 1 for words, 0 for padding.
+
+        A classifier looks at the first token, `[batch, 1, hidden]` with `first_only`: the last layer
+        then leaves the others out, which saves an eighth of the work in a network of six layers.
+        """
         x = embeddings.astype(self.dtype)
-        for layer in self.layers:
-            x = layer(x, mask, train)
+        for i, layer in enumerate(self.layers):
+            x = layer(x, mask, train, first_only and i + 1 == len(self.layers))
         return x
 
     def __call__(

@@ -69,7 +69,7 @@ class TextClassifier(nn.Module):
 
     def features(self, embeddings: jax.Array, mask: jax.Array, train: bool = False) -> jax.Array:
         """Embeddings to task features `[batch, (choices,) hidden]`; `mask` is 0 for padding."""
-        hidden = self.encoder.encode(_flat(embeddings, 2), _flat(mask, 1), train)
+        hidden = self.encoder.encode(_flat(embeddings, 2), _flat(mask, 1), train, first_only=True)
         first = hidden[:, 0]
         if self.head_kind in ("dense_tanh", "dense_gelu"):
             first = self.pool_dropout(first, train)

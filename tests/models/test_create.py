@@ -86,6 +86,20 @@ def test_base_encoders(name: str, parameters: int) -> None:
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == parameters
 
 
+# What the published config.json of the base size says and a parameter count does not show.
+@pytest.mark.parametrize(
+    ("name", "heads", "eps", "pad"),
+    [("bert", 12, 1e-12, 0), ("roberta", 12, 1e-5, 1), ("electra", 12, 1e-12, 0)],
+)
+def test_base_configs(name: str, heads: int, eps: float, pad: int) -> None:
+    config = models.create(name, 2).config
+    assert config.num_attention_heads == heads
+    assert config.layer_norm_eps == eps
+    assert config.pad_token_id == pad
+    assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0.1
+    assert config.initializer_range == 0.02
+
+
 @pytest.mark.parametrize("name", ENCODERS)
 def test_encoder_options(name: str) -> None:
     module = models.create(name, 3, remat=True, **TINY_ENCODER)
