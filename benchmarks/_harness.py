@@ -32,6 +32,7 @@ _PACKAGES = (
 )
 
 Call = Callable[[], Any]
+Variant = tuple[int, int | None]  # a contestant of a case, and how many threads torch gets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Contestant:
       value: what of the result is compared: any tree of arrays and numbers.
       tolerance: instead of the case's, for a contestant that cannot do better.
       compared: false for one that computes something else and is compared in time only.
-      torch: it runs on torch. It gets a thread for each core, or one thread where that is faster: next
-        to other work torch's threads spend most of their time waiting for each other.
+      torch: it runs on torch, and is timed with one thread as well as with one per core; the better
+        counts. Next to other work torch's threads may spend their time waiting for each other.
       at_least: target: its time should be at least so many times ours.
       at_most: target: its time should be at most so many times ours.
     """
@@ -187,17 +188,27 @@ def run_case(suite: str, case: Case, rounds: int = _ROUNDS) -> list[Row]:
         if not row.failed:
             calls[index] = call
 
-    threads = {
-        index: _best_threads(call)
-        for index, call in calls.items()
-        if index > 0 and case.rivals[index - 1].torch
-    }
-    samples = _take_turns(calls, threads, rounds)
+    samples = _take_turns(_variants(case, calls), rounds)
+    best: dict[int, Variant] = {}
+    for variant in sorted(samples, key=lambda v: statistics.median(samples[v]), reverse=True):
+        best[variant[0]] = variant
     for index, contestant in enumerate((case.ours, *case.rivals)):
-        if index in samples:
-            rows[index].torch_threads = threads.get(index)
-            _judge(rows[index], contestant, samples[index], statistics.median(samples[0]))
+        if index in best:
+            rows[index].torch_threads = best[index][1]
+            ours = statistics.median(samples[best[0]])
+            _judge(rows[index], contestant, samples[best[index]], ours)
     return rows
+
+
+def _variants(case: Case, calls: dict[int, Call]) -> dict[Variant, Call]:
+    """The calls to time; those of torch with each number of threads that may be the best."""
+    cores = os.cpu_count() or 1
+    variants: dict[Variant, Call] = {}
+    for index, call in calls.items():
+        on_torch = index > 0 and case.rivals[index - 1].torch
+        choices: set[int | None] = {cores, 1} if on_torch else {None}
+        variants |= {(index, threads): call for threads in choices}
+    return variants
 
 
 def _compare(
@@ -226,43 +237,28 @@ def _judge(row: Row, contestant: Contestant, seconds: list[float], ours: float) 
         row.target, row.reached = f"<= {contestant.at_most:g}", row.ratio <= contestant.at_most
 
 
-def _take_turns(
-    calls: dict[int, Call], threads: dict[int, int], rounds: int
-) -> dict[int, list[float]]:
+def _take_turns(calls: dict[Variant, Call], rounds: int) -> dict[Variant, list[float]]:
     """Seconds of each timed call. Everything has run once already; here it runs warm."""
-    usual: dict[int, float] = {}
-    samples: dict[int, list[float]] = {index: [] for index in calls}
+    usual: dict[Variant, float] = {}
+    samples: dict[Variant, list[float]] = {variant: [] for variant in calls}
     gc.collect()
     gc.disable()
     try:
         for turn in range(rounds):
-            for index, call in calls.items():
-                if usual.get(index, 0.0) > _SLOW_SECONDS and turn % 3:
+            for variant, call in calls.items():
+                if usual.get(variant, 0.0) > _SLOW_SECONDS and turn % 3:
                     continue
-                if index in threads:
-                    _set_torch_threads(threads[index])
-                if usual.get(index, 0.0) < _TURN_SECONDS:
+                if variant[1] is not None:
+                    _set_torch_threads(variant[1])
+                if usual.get(variant, 0.0) < _TURN_SECONDS:
                     # The one before left its data in the caches and its threads spinning.
-                    usual[index] = _timed(call)[1]
-                repeats = int(_TURN_SECONDS / max(usual[index], 1e-9))
+                    usual[variant] = _timed(call)[1]
+                repeats = int(_TURN_SECONDS / max(usual[variant], 1e-9))
                 for _ in range(min(max(repeats, 1), _MOST_PER_TURN)):
-                    samples[index].append(_timed(call)[1])
+                    samples[variant].append(_timed(call)[1])
     finally:
         gc.enable()
     return samples
-
-
-def _best_threads(call: Call) -> int:
-    """As many threads for torch as there are cores, or one if `call` is faster so."""
-
-    def usual(threads: int) -> float:
-        _set_torch_threads(threads)
-        seconds = [_timed(call)[1]]
-        while len(seconds) < 5 and sum(seconds) < 1:
-            seconds.append(_timed(call)[1])
-        return statistics.median(seconds)
-
-    return min((os.cpu_count() or 1, 1), key=usual)
 
 
 def _set_torch_threads(threads: int) -> None:

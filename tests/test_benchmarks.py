@@ -123,16 +123,13 @@ def benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_list_names_the_suites() -> None:
     result = benchmarks("--list")
     assert result.returncode == 0, result.stderr
-    assert [line.split()[0] for line in result.stdout.splitlines()] == [
-        "losses",
-        "metrics",
-        "posthoc",
-    ]
+    listed = {line.split()[0] for line in result.stdout.splitlines()}
+    assert {"losses", "metrics", "posthoc"} <= listed
 
 
 def test_unknown_suite_is_one_clear_line() -> None:
     result = benchmarks("metrix")
     assert result.returncode != 0
-    assert result.stderr.splitlines() == [
-        "benchmarks: unknown suite 'metrix': expected one of losses, metrics, posthoc"
-    ]
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("benchmarks: unknown suite 'metrix': expected one of ")
+    assert "metrics" in line

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from quick import quick_jit
 from safetensors.numpy import load_file, save_file
 
 from calib_jax import models
@@ -47,13 +48,13 @@ def words(head="linear", length=8, seed=0):
     return ids.reshape(2, 2, length) if head == "multiple_choice" else ids
 
 
-@functools.partial(jax.jit, static_argnums=0, static_argnames=("train", "method"))
+@functools.partial(quick_jit, static_argnums=0, static_argnames=("train", "method"))
 def run(module, params, *inputs, key=None, train=False, method="__call__"):
     rngs = None if key is None else {"dropout": key}
     return module.apply({"params": params}, *inputs, train=train, rngs=rngs, method=method)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(quick_jit, static_argnums=0)
 def gradient_and_logits(module, params, labels, *inputs):
     def loss(params):
         logits = module.apply({"params": params}, *inputs)

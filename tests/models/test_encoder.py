@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from quick import quick_jit
 
 from calib_jax import models
 from calib_jax.models._encoder import Dropout, gelu
@@ -33,10 +34,12 @@ def one_layer(name="bert", **options):
     return models.Encoder(config), {key: params[key] for key in ("embeddings", "layers_0")}
 
 
-@functools.partial(jax.jit, static_argnums=0, static_argnames="train")
-def run(module, params, ids, mask, types=None, key=None, train=False):
+def apply(module, params, ids, mask, types=None, key=None, train=False):
     rngs = None if key is None else {"dropout": key}
     return module.apply({"params": params}, ids, mask, types, train, rngs=rngs)
+
+
+run = quick_jit(apply, static_argnums=0, static_argnames="train")
 
 
 def words(rows=5, length=12, seed=0):
@@ -60,7 +63,7 @@ def test_hidden_states_of_all_layers_match_pytorch(name):
     module, params, golden = load(name)
     inputs = (golden["input_ids"], golden["attention_mask"], golden["token_type_ids"])
 
-    @jax.jit
+    @quick_jit
     def states_of(params, ids, mask, types):
         embeddings = module.apply({"params": params}, ids, types, method="embed")
         _, state = module.apply({"params": params}, ids, mask, types, capture_intermediates=True)
@@ -143,7 +146,7 @@ def test_row_of_padding_alone_is_finite():
 def test_roberta_counts_positions_from_the_padding_id_on():
     module, params, _ = load("roberta")
 
-    embed = jax.jit(functools.partial(module.apply, method="embed"))
+    embed = quick_jit(functools.partial(module.apply, method="embed"))
 
     def of(*ids, params=params):
         return np.asarray(embed({"params": params}, np.array([ids])))[0]
@@ -161,7 +164,7 @@ def test_roberta_counts_positions_from_the_padding_id_on():
 
 def test_bert_counts_positions_from_zero():
     module, params, _ = load("bert")
-    embed = jax.jit(functools.partial(module.apply, {"params": params}, method="embed"))
+    embed = quick_jit(functools.partial(module.apply, {"params": params}, method="embed"))
     first, second = np.asarray(embed(np.array([[5, 5]])))[0]
     assert np.abs(second - first).max() > 1e-2
     padded = np.asarray(embed(np.array([[0, 5]])))[0]
@@ -190,12 +193,12 @@ def test_token_types_default_to_zero_and_matter():
 KEY = jax.random.key(3, impl="rbg")
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(quick_jit, static_argnums=0)
 def loss_and_gradient(module, params, ids, mask, key=None):
     weights = jax.random.normal(KEY, (ids.shape[1], 32))
 
     def loss(params):
-        hidden = run(module, params, ids, mask, None, key, train=key is not None)
+        hidden = apply(module, params, ids, mask, None, key, train=key is not None)
         return jnp.mean(jnp.sum(hidden.astype(jnp.float32) * weights, (1, 2)))
 
     return jax.value_and_grad(loss)(params)
@@ -237,7 +240,7 @@ def test_embedding_gradients_add_up_in_float32():
     half = dataclasses.replace(module, dtype=jnp.bfloat16)
     ids = np.full((96, 16), 7)
 
-    @functools.partial(jax.jit, static_argnums=0)
+    @functools.partial(quick_jit, static_argnums=0)
     def gradient(module, params):
         def loss(params):
             x = module.apply({"params": params}, ids, method="embed").astype(jnp.float32)

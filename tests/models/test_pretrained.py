@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from quick import quick_jit
 from safetensors.numpy import load_file, save_file
 
 from calib_jax import models
@@ -19,7 +20,7 @@ NAMES = ("bert", "roberta", "electra")
 each_name = pytest.mark.parametrize("name", NAMES)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(quick_jit, static_argnums=0)
 def run(module, params, *inputs):
     return module.apply({"params": params}, *inputs)
 
