@@ -2,7 +2,6 @@
 
     python -m calib_jax.evaluate predictions.npz
     python -m calib_jax.evaluate test.npz --validation val.npz --calibrate temperature,ets,spline
-    python -m calib_jax.evaluate --demo
 
 PREDICTIONS is an .npz with `logits` or `probs` [n, num_classes] and `labels` [n], or a .csv with a
 header, a `label` column and one column per class. Calibrators are fitted on --validation; without it
@@ -35,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("predictions", nargs="?", metavar="PREDICTIONS", help=".npz or .csv file")
+    parser.add_argument("predictions", metavar="PREDICTIONS", help=".npz or .csv file")
     parser.add_argument("--validation", metavar="VAL", help="file to fit the calibrators on")
     parser.add_argument(
         "--calibrate", default="", metavar="NAMES",
@@ -43,25 +42,14 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--out", metavar="DIR", help="where to write (default runs/<file name>)")
     parser.add_argument("--seed", type=int, default=0, help="of halves and bootstrap (default 0)")
-    parser.add_argument(
-        "--demo", action="store_true",
-        help="first train a small network on scikit-learn's digits, then judge it",
-    )  # fmt: skip
     return parser
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    if not arguments.demo and not arguments.predictions:
-        raise ValueError("which predictions? Give an .npz or .csv file, or --demo (see --help)")
     experiment.keep_compiled()
     names = [name.strip() for name in arguments.calibrate.split(",") if name.strip()]
     path, validation_path = arguments.predictions, arguments.validation
-    out = pathlib.Path(arguments.out or f"runs/{pathlib.Path(path or 'demo').stem}")
-    if arguments.demo:
-        print("training a two-layer network on 200 digits ...", flush=True)
-        path, validation_path = experiment.digits_predictions(out, seed=arguments.seed)
-        names = names or ["temperature", "ets", "spline"]
-
+    out = pathlib.Path(arguments.out or f"runs/{pathlib.Path(path).stem}")
     test = experiment.load_predictions(path)
     validation = experiment.load_predictions(validation_path) if validation_path else None
     for name, part in (("predictions", test), ("validation", validation)):

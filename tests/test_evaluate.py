@@ -199,8 +199,9 @@ def test_refuses_wrong_names_and_sizes(
     arguments = [str(files / "test.npz"), "--validation", str(tmp_path / "other.npz")]
     assert evaluate.main([*arguments, "--calibrate", "temperature"]) == 2
     assert "validation has 3 classes, the predictions 4" in capsys.readouterr().err
-    assert evaluate.main([]) == 2
-    assert "which predictions?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        evaluate.main([])
+    assert "required: PREDICTIONS" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

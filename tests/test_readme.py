@@ -3,6 +3,7 @@
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 
@@ -51,6 +52,7 @@ def test_command(command: str, tmp_path: pathlib.Path) -> None:
     rng += "z = 4 * r.normal(size=(300, 3)) + 3 * np.eye(3)[y];"
     make = rng + "[np.savez(f, logits=z, labels=y) for f in ('predictions', 'validation')]"
     subprocess.run([sys.executable, "-c", make], cwd=tmp_path, check=True)
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
     done = subprocess.run(
         [sys.executable, *arguments[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=600
     )
@@ -59,5 +61,5 @@ def test_command(command: str, tmp_path: pathlib.Path) -> None:
 
 def test_the_readme_has_both_commands_first() -> None:
     assert len(COMMANDS) >= 2
-    assert COMMANDS[0].endswith("calib_jax.evaluate --demo")
+    assert "calib_jax.main --config configs/quickstart.py" in COMMANDS[0]
     assert "pytest" in COMMANDS[1]

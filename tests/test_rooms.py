@@ -13,6 +13,8 @@ ALLOWED = {
     "metrics": set(),
     "dynamics": set(),
     "losses": {"calib_jax.metrics"},  # AdaFocal and CalFocal bin by the one binning core
+    "augment": set(),
+    "methods": {"calib_jax.losses", "calib_jax.metrics", "calib_jax.targets", "inspect", "difflib"},
     "posthoc": {"calib_jax.metrics", "optax", "sklearn"},
 }
 EVERYWHERE = {"jax", "numpy", "calib_jax._arrays", "collections", "dataclasses", "functools"}

@@ -1,9 +1,11 @@
 """Experiments: from data and methods to judged predictions."""
 
-from calib_jax.experiment._demo import digits_predictions as digits_predictions
+from calib_jax.experiment._config import default_config as default_config
+from calib_jax.experiment._describe import describe as describe
 from calib_jax.experiment._judge import CALIBRATORS as CALIBRATORS
 from calib_jax.experiment._judge import Judgement as Judgement
 from calib_jax.experiment._judge import judge as judge
 from calib_jax.experiment._predictions import Predictions as Predictions
 from calib_jax.experiment._predictions import load_predictions as load_predictions
+from calib_jax.experiment._run import run as run
 from calib_jax.experiment._startup import keep_compiled as keep_compiled

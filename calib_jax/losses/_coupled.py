@@ -4,10 +4,24 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_hard_labels, as_labels, as_logits, correct_prediction, is_soft
+from calib_jax._arrays import (
+    as_hard_labels,
+    as_labels,
+    as_logits,
+    as_weights,
+    correct_prediction,
+    is_soft,
+    weighted_mean,
+)
 
 
-def mmce(logits: ArrayLike, labels: ArrayLike, *, width: float = 0.4) -> jax.Array:
+def mmce(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    width: float = 0.4,
+    weights: ArrayLike | None = None,
+) -> jax.Array:
     """Maximum mean calibration error of the batch, squared: a scalar.
 
     `sum_ij (c_i - r_i)(c_j - r_j) exp(-|r_i - r_j| / width) / batch^2` with confidence r and
@@ -17,12 +31,14 @@ def mmce(logits: ArrayLike, labels: ArrayLike, *, width: float = 0.4) -> jax.Arr
       logits: `[batch, num_classes]`.
       labels: integers `[batch]`.
       width: of the Laplacian kernel.
+      weights: `[batch]`, 0 for padding.
 
     Returns:
       scalar
     """
-    r, c = _confidence_and_correct(logits, labels)
-    return _quadratic(c - r, c - r, _laplacian(r, width)) / r.shape[0] ** 2
+    r, c, w = _confidence_and_correct(logits, labels, weights)
+    gap = w * (c - r)
+    return _quadratic(gap, gap, _laplacian(r, width)) / jnp.sum(w) ** 2
 
 
 def mmce_weighted(
@@ -31,6 +47,7 @@ def mmce_weighted(
     *,
     width: float = 0.4,
     double_normalised: bool = False,
+    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Weighted MMCE, which balances correct and incorrect examples: a scalar.
 
@@ -46,14 +63,15 @@ def mmce_weighted(
       labels: integers `[batch]`.
       width: of the Laplacian kernel.
       double_normalised: reproduce the published codes.
+      weights: `[batch]`, 0 for padding.
 
     Returns:
       scalar
     """
-    r, c = _confidence_and_correct(logits, labels)
+    r, c, w = _confidence_and_correct(logits, labels, weights)
     kernel = _laplacian(r, width)
-    right, wrong = c * (1 - r), (1 - c) * r
-    m, n = jnp.sum(c), jnp.sum(1 - c)
+    right, wrong = w * c * (1 - r), w * (1 - c) * r
+    m, n = jnp.sum(w * c), jnp.sum(w * (1 - c))
     both = (m > 0) & (n > 0)
     m, n = jnp.maximum(m, 1), jnp.maximum(n, 1)
 
@@ -70,12 +88,13 @@ def mmce_weighted(
     return jnp.where(both, jnp.sqrt(squared), 0.0)
 
 
-def mdca(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
+def mdca(logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None) -> jax.Array:
     """Mean over classes of |mean probability - frequency| in the batch: a scalar.
 
     Args:
       logits: `[batch, num_classes]`.
       labels: integers `[batch]` or soft `[batch, num_classes]`.
+      weights: `[batch]`, 0 for padding.
 
     Returns:
       scalar
@@ -84,10 +103,17 @@ def mdca(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     labels = as_labels(labels, logits)
     if not is_soft(labels):
         labels = jax.nn.one_hot(labels, logits.shape[-1])
-    return jnp.mean(jnp.abs(jnp.mean(jax.nn.softmax(logits), 0) - jnp.mean(labels, 0)))
+    mean = jax.vmap(lambda per_class: weighted_mean(per_class, weights), in_axes=-1)
+    return jnp.mean(jnp.abs(mean(jax.nn.softmax(logits)) - mean(labels)))
 
 
-def mbls(logits: ArrayLike, labels: ArrayLike, *, margin: float = 10.0) -> jax.Array:
+def mbls(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    margin: float = 10.0,
+    weights: ArrayLike | None = None,
+) -> jax.Array:
     """Margin-based label smoothing's penalty, `mean relu(max_j z_j - z_k - margin)`: a scalar.
 
     To be added to a loss; `labels` are checked for shape and not used.
@@ -96,6 +122,7 @@ def mbls(logits: ArrayLike, labels: ArrayLike, *, margin: float = 10.0) -> jax.A
       logits: `[batch, num_classes]`.
       labels: integers `[batch]` or soft `[batch, num_classes]`.
       margin: logit distances up to this are free.
+      weights: `[batch]`, 0 for padding.
 
     Returns:
       scalar
@@ -103,13 +130,19 @@ def mbls(logits: ArrayLike, labels: ArrayLike, *, margin: float = 10.0) -> jax.A
     logits = as_logits(logits)
     as_labels(labels, logits)
     distance = jnp.max(logits, axis=-1, keepdims=True) - logits
-    return jnp.mean(jax.nn.relu(distance - margin))
+    return weighted_mean(jnp.mean(jax.nn.relu(distance - margin), axis=-1), weights)
 
 
-def _confidence_and_correct(logits: ArrayLike, labels: ArrayLike) -> tuple[jax.Array, jax.Array]:
+def _confidence_and_correct(
+    logits: ArrayLike, labels: ArrayLike, weights: ArrayLike | None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Confidence, correctness and weight of each example."""
     logits = as_logits(logits)
     labels = as_hard_labels(labels, logits)
-    return jnp.max(jax.nn.softmax(logits), axis=-1), correct_prediction(logits, labels)
+    confidence = jnp.max(jax.nn.softmax(logits), axis=-1)
+    known = as_weights(weights, confidence.shape)
+    weight = jnp.ones_like(confidence) if known is None else known
+    return confidence, correct_prediction(logits, labels), weight
 
 
 def _laplacian(r: jax.Array, width: float) -> jax.Array:

@@ -10,6 +10,7 @@ import flax.linen as nn
 
 from calib_jax.models._densenet import DenseNet
 from calib_jax.models._encoder import EncoderConfig
+from calib_jax.models._mlp import MLP
 from calib_jax.models._resnet import HE_FAN_OUT, ResNet
 from calib_jax.models._text_classifier import OWN_HEAD, TextClassifier
 from calib_jax.models._text_cnn import TextCNN
@@ -27,6 +28,7 @@ def _basic(stages: int, widths: tuple[int, ...], **kwargs: Any) -> Callable[...,
 
 
 _IMAGE: dict[str, Callable[..., nn.Module]] = {
+    "mlp": MLP,
     "resnet20": _basic(3, (16, 32, 64)),
     "resnet50": ResNet,
     "resnet110": partial(ResNet, stages=_RESNET_110),

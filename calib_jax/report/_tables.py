@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 # name, how it is called in a table, percent?, is more better? (None: neither)
-_ROWS = (
+METRICS = (
     ("accuracy", "accuracy %", True, True),
     ("f1_macro", "F1 macro %", True, True),
     ("f1_weighted", "F1 weighted %", True, True),
@@ -36,7 +36,7 @@ def metric_table(
     """
     header = ["metric", *(name for name, _, _ in columns)]
     rows = [header]
-    for key, title, percent, more_is_better in _ROWS:
+    for key, title, percent, more_is_better in METRICS:
         shown = [_cell(values[key], spans.get(key), percent) for _, values, spans in columns]
         if more_is_better is not None and len(columns) > 1:
             values = [v[key] for _, v, _ in columns]
@@ -44,7 +44,12 @@ def metric_table(
             if max(values) > min(values):
                 shown = [s + "*" * (v == best) for s, v in zip(shown, values, strict=True)]
         rows.append([title, *shown])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
+    return markdown_table(rows)
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text, the header first, as an aligned Markdown table: names left, numbers right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
 
     def line(row: Sequence[str]) -> str:
         cells = [row[0].ljust(widths[0])]

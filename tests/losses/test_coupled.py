@@ -1,6 +1,7 @@
 """Losses that couple the batch: MMCE, weighted MMCE, MDCA, and the MbLS penalty."""
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -248,3 +249,21 @@ def test_label_shape_errors(name):
     for labels in bad:
         with pytest.raises(ValueError, match="labels"):
             fn(logits, labels)
+
+
+@pytest.mark.parametrize(
+    "loss", [losses.mmce, losses.mmce_weighted, losses.mdca, partial(losses.mbls, margin=1.0)]
+)
+def test_padding_of_weight_zero_does_not_exist(loss) -> None:
+    rng = np.random.default_rng(5)
+    logits, labels = 3 * rng.normal(size=(20, 4)), rng.integers(0, 4, 20)
+    weights = np.arange(20) < 13
+
+    def value_and_slope(z, y, w):
+        return jax.value_and_grad(lambda z: loss(z, y, weights=w))(jnp.asarray(z, jnp.float32))
+
+    short, slope = value_and_slope(logits[:13], labels[:13], None)
+    padded, padded_slope = value_and_slope(logits, labels, weights)
+    np.testing.assert_allclose(padded, short, rtol=1e-5)
+    np.testing.assert_allclose(padded_slope[:13], slope, rtol=1e-4, atol=1e-7)
+    np.testing.assert_array_equal(padded_slope[13:], 0)

@@ -1,0 +1,4 @@
+"""Augmentation on the device: arrays `[batch, height, width, channels]` in and out."""
+
+from calib_jax.augment._standard import flip as flip
+from calib_jax.augment._standard import pad_crop as pad_crop

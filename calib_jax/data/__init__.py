@@ -1,0 +1,15 @@
+"""Data sets: readers of the publishers' own files, tokenisation, streams."""
+
+from calib_jax.data._batches import Plan as Plan
+from calib_jax.data._batches import in_order as in_order
+from calib_jax.data._batches import make_buckets as make_buckets
+from calib_jax.data._batches import shuffled as shuffled
+from calib_jax.data._batches import steps_per_epoch as steps_per_epoch
+from calib_jax.data._dataset import Dataset as Dataset
+from calib_jax.data._load import NAMES as NAMES
+from calib_jax.data._load import load as load
+from calib_jax.data._stream import stream as stream
+from calib_jax.data._text import tokenise as tokenise
+from calib_jax.data._words import Vocabulary as Vocabulary
+from calib_jax.data._words import read_glove as read_glove
+from calib_jax.data._words import word_ids as word_ids

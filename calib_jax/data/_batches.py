@@ -1,0 +1,95 @@
+"""Which examples each step sees: a function of (seed, epoch), so a run can go on from any step."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+_POOL = (
+    32  # batches that are sorted by length together: enough to fill them evenly, few enough to mix
+)
+
+
+class Plan(NamedTuple):
+    """The batches of one pass over a set.
+
+    Attributes:
+      rows: positions in the set, int32 `[steps, batch]`.
+      weights: float32 `[steps, batch]`; 0 for rows that only fill up a batch. They repeat real
+        examples, so that batch statistics see nothing strange.
+      lengths: number of token columns each step needs, `[steps]`; `None` if it is not text.
+    """
+
+    rows: np.ndarray
+    weights: np.ndarray
+    lengths: np.ndarray | None = None
+
+
+def steps_per_epoch(num_examples: int, batch_size: int) -> int:
+    return -(-num_examples // batch_size)
+
+
+def shuffled(
+    num_examples: int,
+    batch_size: int,
+    *,
+    seed: int,
+    epoch: int,
+    lengths: np.ndarray | None = None,
+    buckets: Sequence[int] = (),
+) -> Plan:
+    """Every example once, in an order that depends on seed and epoch only.
+
+    Args:
+      num_examples: of the set.
+      batch_size: of all devices together.
+      seed: of the run.
+      epoch: counted from 0.
+      lengths: number of tokens of each example. Batches are then made of examples of similar length.
+      buckets: the lengths that batches may have, ascending, the last at least the longest example's.
+    """
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(num_examples)
+    if lengths is not None:
+        pool = _POOL * batch_size
+        parts = [order[i : i + pool] for i in range(0, num_examples, pool)]
+        order = np.concatenate([part[np.argsort(lengths[part], kind="stable")] for part in parts])
+    plan = _cut(order, batch_size, lengths, buckets)
+    if lengths is None:
+        return plan
+    mixed = rng.permutation(len(plan.rows))
+    return Plan(*(part[mixed] for part in plan if part is not None))
+
+
+def in_order(
+    num_examples: int,
+    batch_size: int,
+    *,
+    lengths: np.ndarray | None = None,
+    buckets: Sequence[int] = (),
+) -> Plan:
+    """Every example once, for evaluation: in the set's order, or by length where lengths are given."""
+    order = np.arange(num_examples)
+    if lengths is not None:
+        order = np.argsort(lengths, kind="stable")
+    return _cut(order, batch_size, lengths, buckets)
+
+
+def make_buckets(lengths: np.ndarray, longest: int, *, number: int = 4) -> tuple[int, ...]:
+    """A few lengths, multiples of 8, that hold about equally many examples each."""
+    cuts = np.quantile(lengths, np.linspace(0, 1, number + 1)[1:])
+    cuts = np.minimum(8 * np.ceil(cuts / 8).astype(int), longest)
+    return tuple(int(c) for c in np.unique([*cuts[:-1], longest]))
+
+
+def _cut(
+    order: np.ndarray, batch_size: int, lengths: np.ndarray | None, buckets: Sequence[int]
+) -> Plan:
+    steps = steps_per_epoch(len(order), batch_size)
+    rows = np.resize(order, (steps, batch_size)).astype(np.int32)
+    weights = (np.arange(steps * batch_size) < len(order)).astype(np.float32)
+    weights = weights.reshape(steps, batch_size)
+    if lengths is None:
+        return Plan(rows, weights)
+    longest = np.max(lengths[rows], axis=1)
+    return Plan(rows, weights, np.asarray(buckets)[np.searchsorted(buckets, longest)])

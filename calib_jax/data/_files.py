@@ -1,0 +1,113 @@
+"""What all readers share: finding files, counting malformed rows, cutting off a validation part."""
+
+import glob
+import os
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+
+_SHOWN = 5  # places named in a note; the count is always complete
+
+
+def find(
+    name: str, data_dir: pathlib.Path | None, patterns: Sequence[str], how: str
+) -> pathlib.Path:
+    """The first path that fits one of the patterns.
+
+    Args:
+      name: of the set, for the message.
+      data_dir: where relative patterns start; `None` if the user named no folder.
+      patterns: glob patterns, best first; of several paths that fit one, the last by name (the
+        newest version of a tfds set).
+      how: where to get the set and how it must lie in the folder, in one sentence.
+    """
+    places = []
+    for pattern in patterns:
+        if data_dir is None and not os.path.isabs(pattern):
+            continue
+        root = str(data_dir or "")
+        places.append(os.path.join(root, pattern))
+        if found := glob.glob(os.path.join(glob.escape(root), pattern)):
+            return pathlib.Path(max(found))
+    where = f" Looked for {', '.join(places)}." if places else ""
+    if data_dir is None:
+        where += " No data folder was named: pass data_dir or set CALIB_JAX_DATA."
+    elif not data_dir.is_dir():
+        where += f" There is no folder {data_dir}."
+    raise ValueError(f"{name} is not here.{where} {how}")
+
+
+def lines(path: pathlib.Path, why: str) -> list[str]:
+    """The lines of a small text file that belongs to a set, without blank ones at its end."""
+    if not path.is_file():
+        raise ValueError(f"{path} is missing: {why}; unpack the whole archive")
+    return path.read_text(encoding="utf-8").rstrip().split("\n")
+
+
+class Malformed:
+    """Counts rows that cannot be used; too many of them stop the run.
+
+    Attributes:
+      name: of the set.
+      max_fraction: of the rows that may be malformed.
+    """
+
+    def __init__(self, name: str, max_fraction: float) -> None:
+        if not 0 <= max_fraction <= 1:
+            raise ValueError(f"max_malformed={max_fraction}: expected a fraction, 0 to 1")
+        self.name = name
+        self.max_fraction = max_fraction
+        self._rows: list[str] = []
+
+    def add(self, path: pathlib.Path, line: int, why: str) -> None:
+        """Leaves out row `line` of a file, counted from 1; the path is named with its parent folder."""
+        self._rows.append(f"{path.parent.name}/{path.name}:{line} ({why})")
+
+    def labels(self, path: pathlib.Path, labels: np.ndarray, num_classes: int) -> np.ndarray:
+        """Which labels of a file are classes; the others are malformed."""
+        good = (labels >= 0) & (labels < num_classes)
+        for row in np.flatnonzero(~good):
+            self.add(path, int(row) + 1, f"label {labels[row]} of {num_classes} classes")
+        return good
+
+    def notes(self, total: int) -> tuple[str, ...]:
+        """What to tell the user, of `total` rows read; raises if too many are malformed."""
+        if not self._rows:
+            return ()
+        shown = ", ".join(self._rows[:_SHOWN]) + (", …" if len(self._rows) > _SHOWN else "")
+        count = f"{len(self._rows)} of {total} rows are malformed: {shown}"
+        if len(self._rows) > self.max_fraction * total:
+            raise ValueError(
+                f"{self.name}: {count}; more than max_malformed={self.max_fraction:g} allows: "
+                "get the files again, or raise it to go on without these rows"
+            )
+        return (f"{count}; left out",)
+
+
+def split_positions(
+    name: str, split: str, n: int, num_val: int, order: np.ndarray | None = None
+) -> np.ndarray:
+    """Which of `n` examples belong to a split.
+
+    The test files are one split. The training files are two: shuffled, the first `num_val` are for
+    validation and the rest to train on. `order` is the shuffled positions, without it
+    `numpy.random.default_rng(0).permutation(n)`.
+    """
+    if split == "test":
+        return np.arange(n)
+    if not 0 < num_val < n:
+        raise ValueError(
+            f"{name}: num_val={num_val}: expected 1 to {n - 1}, "
+            f"as validation is cut from the {n} examples of the training files"
+        )
+    if order is None:
+        order = np.random.default_rng(0).permutation(n)
+    return order[:num_val] if split == "val" else order[num_val:]
+
+
+def official(what: str, found: int, expected: int) -> tuple[str, ...]:
+    """A note if a set is not complete: a sample is welcome, but never passes for the whole."""
+    if found == expected:
+        return ()
+    return (f"not the complete set: {found} of {expected} {what}",)

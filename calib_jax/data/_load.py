@@ -1,0 +1,69 @@
+"""One door to all sets."""
+
+import difflib
+import inspect
+import os
+import pathlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from calib_jax.data._cifar import cifar10, cifar100
+from calib_jax.data._dataset import Dataset
+from calib_jax.data._digits import digits
+from calib_jax.data._fashion_mnist import fashion_mnist
+from calib_jax.data._imagenet import imagenet
+from calib_jax.data._newsgroups import newsgroups
+from calib_jax.data._svhn import svhn
+from calib_jax.data._tiny_imagenet import tiny_imagenet
+
+# name -> reader(split, data_dir, **options)
+_READERS: dict[str, Callable[..., Dataset]] = {
+    "digits": digits,
+    "fashion_mnist": fashion_mnist,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+    "svhn": svhn,
+    "tiny_imagenet": tiny_imagenet,
+    "imagenet": imagenet,
+    "newsgroups": newsgroups,
+}
+NAMES = tuple(_READERS)
+SPLITS = ("train", "val", "test")
+
+
+def load(
+    name: str, split: str, data_dir: str | os.PathLike[str] | None = None, **options: Any
+) -> Dataset:
+    """Reads one split of a data set.
+
+    Args:
+      name: one of `NAMES`.
+      split: `'train'`, `'val'` or `'test'`. Where a set has no validation split of its own, it is a
+        seeded part of its training split; each reader says how it is drawn.
+      data_dir: the folder that holds the sets as their publishers distribute them; without it, the
+        environment variable `CALIB_JAX_DATA`.
+      options: of the reader, by keyword.
+    """
+    if name not in _READERS:
+        raise ValueError(
+            f"data set {name!r}: expected one of {', '.join(NAMES)}{_hint(name, NAMES)}"
+        )
+    if split not in SPLITS:
+        raise ValueError(f"split={split!r}: expected one of {', '.join(SPLITS)}")
+    reader = _READERS[name]
+    known = [
+        p.name for p in inspect.signature(reader).parameters.values() if p.kind is p.KEYWORD_ONLY
+    ]
+    for option in options:
+        if option not in known:
+            expected = f"one of {', '.join(known)}" if known else "none"
+            raise ValueError(
+                f"{name}: option {option!r}: expected {expected}{_hint(option, known)}"
+            )
+    folder = data_dir or os.environ.get("CALIB_JAX_DATA")
+    return reader(split, pathlib.Path(folder).expanduser() if folder else None, **options)
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""

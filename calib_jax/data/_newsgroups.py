@@ -1,0 +1,106 @@
+"""20 Newsgroups from the publisher's by-date folders."""
+
+import os
+import pathlib
+
+import numpy as np
+
+from calib_jax.data._dataset import Dataset
+from calib_jax.data._files import Malformed, find, official, split_positions
+
+_PICKLE = "20news-bydate_py3.pkz"  # scikit-learn's cache
+_HOW = (
+    "Get 20news-bydate.tar.gz from qwone.com/~jason/20Newsgroups and unpack it, so that "
+    "20news-bydate-train/ and 20news-bydate-test/ lie in the data folder."
+)
+_COUNT = {"train": 11_314, "test": 7_532}
+
+
+def newsgroups(
+    split: str,
+    data_dir: pathlib.Path | None,
+    *,
+    by_date: bool = False,
+    num_val: int = 900,
+    max_malformed: float = 0.01,
+) -> Dataset:
+    """18,846 posts to twenty newsgroups, without their headers.
+
+    As in the papers, all posts are shuffled: the last 20 % are the test split, the `num_val` before
+    them validation, the rest training (numpy's `default_rng(0).permutation`). With `by_date` the test
+    split is the publisher's, of later posts, and validation the first `num_val` of its training posts
+    in the order of `default_rng(0).permutation`: a shift in time, for which validation is no guide.
+    An id is a post's place among all posts, train folder first, whichever way they are split.
+    """
+    home = os.path.expanduser("~/scikit_learn_data")
+    found = find(
+        "newsgroups",
+        data_dir,
+        (
+            "20news-bydate-train",
+            "20news-bydate/20news-bydate-train",
+            "20newsgroups/20news-bydate-train",
+            "20news_home/20news-bydate-train",  # where scikit-learn unpacks
+            _PICKLE,
+            f"scikit_learn_data/{_PICKLE}",
+            f"{home}/{_PICKLE}",
+        ),
+        _HOW,
+    )
+    if found.name == _PICKLE:
+        raise ValueError(
+            f"newsgroups: {found} is a pickle, which can run any program when it is opened, "
+            f"so it is not. {_HOW}"
+        )
+    malformed = Malformed("newsgroups", max_malformed)
+    texts: list[str | None] = []
+    groups: list[str] = []
+    count = {}
+    for part in ("train", "test"):
+        folder = found.parent / f"20news-bydate-{part}"
+        posts = sorted(folder.glob("*/*"))
+        if not posts:
+            raise ValueError(f"newsgroups: there are no posts in {folder}. {_HOW}")
+        texts += [_body(path, malformed) for path in posts]
+        groups += [path.parent.name for path in posts]
+        count[part] = len(posts)
+
+    n = len(texts)
+    if by_date:
+        n_part = count["test" if split == "test" else "train"]
+        positions = split_positions("newsgroups", split, n_part, num_val)
+        positions = positions + (count["train"] if split == "test" else 0)
+    else:
+        order = np.random.default_rng(0).permutation(n)
+        rest, positions = np.split(order, [n - n // 5])
+        if split != "test":
+            # Validation is the end of the rest; turned round, it is where split_positions looks.
+            turned = np.roll(rest, num_val)
+            positions = split_positions("newsgroups", split, len(rest), num_val, turned)
+    positions = np.array([i for i in positions if texts[i] is not None], np.int64)
+    names = tuple(sorted(set(groups)))
+    classes = {name: label for label, name in enumerate(names)}
+    empty = sum(not str(texts[i]).strip() for i in positions)
+    notes = malformed.notes(n)
+    if empty:
+        notes += (f"{empty} of {len(positions)} posts are empty without their header; kept",)
+    for part, expected in _COUNT.items():
+        notes += official(f"{part} posts", count[part], expected)
+    return Dataset(
+        name="newsgroups",
+        split=split,
+        inputs={"text": np.array([texts[i] for i in positions], object)},
+        labels=np.array([classes[groups[i]] for i in positions], np.int32),
+        ids=positions.astype(np.int32),
+        label_names=names,
+        notes=notes,
+    )
+
+
+def _body(path: pathlib.Path, malformed: Malformed) -> str | None:
+    """What follows the header, which ends at the first blank line."""
+    _, blank, body = path.read_text(encoding="latin-1").partition("\n\n")
+    if not blank:
+        malformed.add(path, 1, "no blank line after the header")
+        return None
+    return body

@@ -1,0 +1,139 @@
+"""Text to token ids by a pretrained model's own tokenizer."""
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import logging
+import os
+import pathlib
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from calib_jax.data._cache import cached
+from calib_jax.data._dataset import Dataset
+
+# Whatever may change the ids. config.json names the kind of tokenizer in old folders.
+_TOKENIZER_FILES = (
+    "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt", "spiece.model",
+    "sentencepiece.bpe.model", "tokenizer.model",
+)  # fmt: skip
+_CHUNK = 8192  # texts per call: a tokenizer's own objects take far more memory than the ids
+_MULTIPLE = 8  # a length that accelerators like
+
+
+def tokenise(
+    dataset: Dataset,
+    tokenizer_folder: str | os.PathLike[str],
+    *,
+    max_length: int,
+    cache_dir: str | os.PathLike[str],
+) -> Dataset:
+    """Texts, or pairs of texts, as token ids.
+
+    Padded on the right to the longest text, rounded up to a multiple of 8 but not above `max_length`.
+    What is longer is cut (of a pair, the longer one first), and the cut texts are counted in `notes`.
+
+    Args:
+      dataset: with inputs `text` and perhaps `pair`.
+      tokenizer_folder: in the Hugging Face layout (`tokenizer.json` or vocabulary files).
+      max_length: longest input, in tokens, special tokens included.
+      cache_dir: where the ids are kept, by a hash of the texts, the tokenizer's files and
+        `max_length`; the second run reads them.
+
+    Returns:
+      The set with inputs `input_ids`, `mask` and, if the tokenizer makes them, `token_type_ids`,
+      int32 `[n, length]`.
+    """
+    if "text" not in dataset.inputs:
+        raise ValueError(f"{dataset.name} has no text to tokenise, only {list(dataset.inputs)}")
+    folder = pathlib.Path(tokenizer_folder).expanduser()
+    files = [folder / name for name in _TOKENIZER_FILES if (folder / name).is_file()]
+    if not any(path.name != "config.json" for path in files):
+        raise ValueError(
+            f"tokenizer folder {folder}: expected tokenizer.json or vocabulary files "
+            "(the Hugging Face layout)"
+        )
+    texts = [dataset.inputs[key].tolist() for key in ("text", "pair") if key in dataset.inputs]
+    key = _hash(texts, files, max_length)
+    make = partial(_encode, texts, folder, max_length)
+    arrays = cached(pathlib.Path(cache_dir), f"tokens_{key[:32]}", make)
+    cut = int(arrays.pop("num_truncated"))
+    notes = dataset.notes
+    if cut:
+        notes += (f"{cut} of {len(dataset)} texts are longer than {max_length} tokens: cut",)
+    return dataclasses.replace(dataset, inputs=arrays, notes=notes)
+
+
+def _hash(texts: list[list[str]], files: list[pathlib.Path], max_length: int) -> str:
+    versions = [importlib.metadata.version(name) for name in ("transformers", "tokenizers")]
+    digest = hashlib.sha256(f"1 {max_length} {versions}".encode())
+    for path in files:
+        digest.update(f"\n{path.name} ".encode() + hashlib.sha256(path.read_bytes()).digest())
+    for column in texts:
+        digest.update(f"\n{len(column)}".encode())
+        for text in column:
+            content = text.encode("utf-8", "surrogatepass")
+            digest.update(f"\n{len(content)} ".encode() + content)
+    return digest.hexdigest()
+
+
+def _encode(texts: list[list[str]], folder: pathlib.Path, max_length: int) -> dict[str, np.ndarray]:
+    tokenizer = _tokenizer(folder, max_length)
+    rows: list[Any] = []
+    num_truncated = 0
+    for start in range(0, len(texts[0]), _CHUNK):
+        chunk = [column[start : start + _CHUNK] for column in texts]
+        encoded = tokenizer(*chunk, truncation=True, max_length=max_length)
+        num_truncated += sum(bool(encoding.overflowing) for encoding in encoded.encodings)
+        types = encoded.get("token_type_ids")
+        rows += [(ids, types and types[i]) for i, ids in enumerate(encoded["input_ids"])]
+    longest = max((len(ids) for ids, _ in rows), default=1)
+    length = min(-(-longest // _MULTIPLE) * _MULTIPLE, max_length)
+    arrays = {
+        "input_ids": np.full((len(rows), length), tokenizer.pad_token_id, np.int32),
+        "mask": np.zeros((len(rows), length), np.int32),
+    }
+    if rows and rows[0][1] is not None:
+        arrays["token_type_ids"] = np.zeros((len(rows), length), np.int32)
+    for i, (ids, types) in enumerate(rows):
+        arrays["input_ids"][i, : len(ids)] = ids
+        arrays["mask"][i, : len(ids)] = 1
+        if types is not None:
+            arrays["token_type_ids"][i, : len(ids)] = types
+    _check_known(arrays, tokenizer, folder)
+    return arrays | {"num_truncated": np.array(num_truncated, np.int32)}
+
+
+def _tokenizer(folder: pathlib.Path, max_length: int) -> Any:
+    logging.getLogger("transformers").addFilter(_not_about_pytorch)
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    if not tokenizer.is_fast:
+        raise ValueError(f"tokenizer folder {folder}: has no fast tokenizer; add tokenizer.json")
+    if tokenizer.pad_token_id is None:
+        raise ValueError(f"tokenizer folder {folder}: names no padding token")
+    if not 0 < max_length <= tokenizer.model_max_length:
+        raise ValueError(
+            f"max_length={max_length}: expected 1 to {tokenizer.model_max_length}, "
+            f"the longest input of the model in {folder}"
+        )
+    return tokenizer
+
+
+def _not_about_pytorch(record: logging.LogRecord) -> bool:
+    """False for advice that is of no use here: no model of transformers is wanted, only tokenizers."""
+    return "PyTorch was not found" not in record.getMessage()
+
+
+def _check_known(arrays: dict[str, np.ndarray], tokenizer: Any, folder: pathlib.Path) -> None:
+    """A vocabulary that was not found shows only in what it makes of the text."""
+    unknown = np.sum((arrays["input_ids"] == tokenizer.unk_token_id) & (arrays["mask"] == 1))
+    if tokenizer.unk_token_id is not None and unknown > 0.5 * np.sum(arrays["mask"]):
+        raise ValueError(
+            f"tokenizer folder {folder}: knows fewer than half of the words; "
+            "is its vocabulary complete, and of this language?"
+        )

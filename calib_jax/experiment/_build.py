@@ -1,0 +1,144 @@
+"""From a config to what it names: data sets, network, optimiser, trainer."""
+
+import functools
+import math
+import pathlib
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from calib_jax import augment, data, methods, models, train
+from calib_jax.data import Dataset
+
+_AUGMENTS = ("none", "pad_crop_flip")
+_CACHE = pathlib.Path("~/.cache/calib_jax/tokens")
+
+
+class Data(NamedTuple):
+    """The sets of an experiment.
+
+    Attributes:
+      train, val, test: its own.
+      shift: others to evaluate on, by name.
+      vectors: of the words, if the inputs are rows of such a table.
+    """
+
+    train: Dataset
+    val: Dataset
+    test: Dataset
+    shift: dict[str, Dataset]
+    vectors: np.ndarray | None = None
+
+
+def load_data(config: Any) -> Data:
+    """All sets that the config names, as its network wants them."""
+    folder = config.data.dir or None
+    options = dict(config.data.options)
+
+    def load(split: str) -> Dataset:
+        return data.load(config.data.name, split, folder, **options)
+
+    shift = {name: data.load(name, "test", folder) for name in config.data.shift}
+    sets = Data(load("train"), load("val"), load("test"), shift)
+    if "text" not in sets.train.inputs:
+        return sets
+    if config.model.name == "text_cnn":
+        return _with_words(sets, config)
+    tokenizer = config.data.tokenizer or config.model.pretrained
+    if not tokenizer:
+        raise ValueError(
+            "config.data.tokenizer='': text needs the folder of a tokenizer, "
+            "here or as config.model.pretrained"
+        )
+    tokenise = functools.partial(
+        data.tokenise,
+        tokenizer_folder=tokenizer,
+        max_length=config.data.max_length,
+        cache_dir=_CACHE.expanduser(),
+    )
+    return _each(sets, tokenise)
+
+
+def build_network(config: Any, sets: Data) -> train.Network:
+    """The network that the config names, for its data."""
+    model = config.model
+    if model.dtype not in ("float32", "bfloat16"):
+        raise ValueError(f"config.model.dtype={model.dtype!r}: expected float32 or bfloat16")
+    dtype, classes = jnp.dtype(model.dtype), sets.train.num_classes
+    if model.pretrained:
+        load = functools.partial(
+            models.load_pretrained, model.pretrained, classes, dtype=dtype, **model.options
+        )
+        # The weights are read again for every seed: small next to training, and nothing is kept.
+        return train.Network(load()[0], pretrained=lambda seed: load(seed=seed)[1])
+    options = dict(model.options)
+    frozen = {}
+    if sets.vectors is not None:
+        options["vocab_size"], options["dim"] = sets.vectors.shape
+        frozen["frozen"] = {"vectors": sets.vectors}
+    module = models.create(model.name, classes, dtype=dtype, **options)
+    return train.Network(module, sets.train.mean, sets.train.std, frozen)
+
+
+def build_trainer(config: Any, sets: Data, method: methods.Method) -> train.Trainer:
+    """Everything that is compiled once and used for all seeds."""
+
+    def make_optimizer(per_epoch: int, total: int) -> optax.GradientTransformation:
+        options = dict(config.optimizer)
+        schedule = train.make_schedule(
+            options.pop("schedule"),
+            options.pop("learning_rate"),
+            total_steps=total,
+            warmup_steps=math.ceil(options.pop("warmup") * total),
+            milestones=[per_epoch * epoch for epoch in options.pop("milestones")],
+            factor=options.pop("factor"),
+        )
+        return train.make_optimizer(options.pop("name"), schedule, **options)
+
+    return train.Trainer(
+        build_network(config, sets),
+        method,
+        make_optimizer,
+        sets.train,
+        sets.val,
+        train.Setup(**config.train),
+        _augment(config),
+    )
+
+
+def _with_words(sets: Data, config: Any) -> Data:
+    """Texts as rows of the vectors of the training set's most frequent words."""
+    path = config.data.word_vectors
+    if not path:
+        raise ValueError("config.data.word_vectors='': text_cnn needs a file of word vectors")
+    size = config.data.vocabulary_size
+    vocabulary = data.read_glove(path).most_frequent(sets.train, size)
+    to_ids = functools.partial(
+        data.word_ids, vocabulary=vocabulary, max_length=config.data.max_length
+    )
+    return _each(sets, lambda part: to_ids(part)[0])._replace(vectors=vocabulary.vectors)
+
+
+def _each(sets: Data, change: Any) -> Data:
+    shift = {name: change(part) for name, part in sets.shift.items()}
+    return Data(change(sets.train), change(sets.val), change(sets.test), shift)
+
+
+def _augment(config: Any) -> Any:
+    name = config.data.augment
+    if name not in _AUGMENTS:
+        raise ValueError(f"config.data.augment={name!r}: expected one of {', '.join(_AUGMENTS)}")
+    if name == "none":
+        return None
+
+    def pad_crop_flip(key: jax.Array, inputs: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        crop_key, flip_key = jax.random.split(key)
+        images = inputs["image"]
+        # An eighth of the width, as is usual for 32 pixels.
+        images = augment.pad_crop(crop_key, images, images.shape[1] // 8)
+        return inputs | {"image": augment.flip(flip_key, images)}
+
+    return pad_crop_flip

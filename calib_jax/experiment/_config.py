@@ -1,0 +1,99 @@
+"""The config of an experiment: every key there is, with its default."""
+
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from calib_jax import methods
+
+
+def default_config() -> ConfigDict:
+    """What a config file starts from. It may change values; keys that are not here do not exist."""
+    return ConfigDict(
+        {
+            "seeds": (0,),  # one run each; tables show mean ± std over them
+            "method": {
+                "name": "cross_entropy",  # or several: 'cross_entropy,adafocal'
+                **{name: methods.options(name) for name in methods.NAMES},
+            },
+            "model": {
+                "name": "mlp",
+                "options": ConfigDict(),  # attributes of the network
+                "pretrained": "",  # folder with weights in the Hugging Face layout
+                "dtype": "float32",  # of the activations; or bfloat16
+            },
+            "data": {
+                "name": "digits",
+                "options": ConfigDict(),  # of the reader
+                "dir": "",  # where the sets are; else $CALIB_JAX_DATA
+                "shift": (),  # names of other sets to evaluate on
+                "augment": "none",  # or pad_crop_flip
+                "tokenizer": "",  # folder; else model.pretrained
+                "max_length": 128,  # of tokenised text
+                "word_vectors": "",  # file, for text_cnn
+                "vocabulary_size": 20_000,  # of the words that have a vector
+            },
+            "optimizer": {
+                "name": "sgd",
+                "learning_rate": 0.1,
+                "schedule": "constant",
+                "warmup": 0.0,  # share of all steps
+                "milestones": (),  # epochs
+                "factor": 0.1,  # at each milestone
+                "momentum": 0.9,  # Adam's b1
+                "nesterov": False,
+                "weight_decay": 0.0,
+                "decay_all": True,  # false: not biases and normalisation
+                "clip_norm": 0.0,
+                "b2": 0.999,
+                "eps": 1e-8,
+            },
+            "train": {
+                "batch_size": 128,  # of all devices together
+                "epochs": 1,
+                "eval_batch_size": 0,  # 0: as batch_size
+                "evaluate_every": 0,  # steps between validation passes; 0: an epoch
+                "steps_per_call": 0,  # 0: what suits the backend
+                "workers": 0,  # processes that read a streaming set
+                "accumulate": 1,  # parts of a batch whose gradients are averaged
+                "sum_loss": False,  # minimise the sum over the batch, not the mean
+            },
+            "checkpoint": {
+                "seconds": 60.0,  # at least, between two
+                "best": "val/nll",  # the metric, smaller is better, by which one more is kept
+                "select": "last",  # or best: which of them is evaluated
+            },
+            "calibrate": ("temperature", "ets", "spline"),  # fitted on the validation set
+            "num_bootstrap": 500,  # samples behind the intervals of a single run
+        }
+    )
+
+
+def method_names(config: Any) -> list[str]:
+    """The methods to compare."""
+    names = [name.strip() for name in config.method.name.split(",") if name.strip()]
+    for name in names:
+        methods.check_name(name)
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"config.method.name={config.method.name!r}: expected different methods")
+    return names
+
+
+def seeds(config: Any) -> list[int]:
+    """The seeds to run."""
+    found = [config.seeds] if isinstance(config.seeds, int) else list(config.seeds)
+    whole = all(isinstance(seed, int) and seed >= 0 for seed in found)
+    if not found or not whole or len(set(found)) < len(found):
+        raise ValueError(f"config.seeds={config.seeds!r}: expected different whole numbers from 0")
+    return found
+
+
+def differences(old: Any, new: Any, path: str = "config") -> list[str]:
+    """What two configs (as nested dicts) disagree about, a line each."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return [] if old == new else [f"{path}: {old!r} there, {new!r} now"]
+    lines = []
+    for key in sorted(old.keys() | new.keys()):
+        missing = "(not set)"
+        lines += differences(old.get(key, missing), new.get(key, missing), f"{path}.{key}")
+    return lines

@@ -1,0 +1,40 @@
+"""What a config would do, without doing it."""
+
+from typing import Any
+
+import jax
+
+from calib_jax import methods
+from calib_jax.experiment import _build, _config
+
+
+def describe(config: Any) -> str:
+    """Sizes of data, network and run, and the memory that a training step takes."""
+    names, seeds = _config.method_names(config), _config.seeds(config)
+    sets = _build.load_data(config)
+    lines = []
+    for part in (sets.train, sets.val, sets.test, *sets.shift.values()):
+        shapes = ", ".join(f"{k} {v.dtype} {list(v.shape[1:])}" for k, v in part.inputs.items())
+        size = sum(v.nbytes for v in part.inputs.values()) / 1e6
+        shown = f"{shapes}, {size:.1f} MB" if shapes else "streamed"
+        lines.append(f"data       {part.name} {part.split}: {len(part)} examples, {shown}")
+        lines += [f"           {note}" for note in part.notes]
+    for name in names:
+        trainer = _build.build_trainer(config, sets, methods.create(name, **config.method[name]))
+        state = trainer.abstract_state()
+        if name == names[0]:
+            number = sum(leaf.size for leaf in jax.tree.leaves(state.params))
+            per_epoch = trainer.train.steps
+            lines += [
+                f"network    {config.model.name}: {number:,} parameters",
+                f"run        {config.train.epochs} epochs x {per_epoch} steps = "
+                f"{trainer.total_steps} steps, batch {config.train.batch_size} "
+                f"on {trainer.mesh.size} devices; {len(names)} methods x {len(seeds)} seeds",
+            ]
+        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+        memory = trainer.lower().compile().memory_analysis()
+        lines.append(
+            f"memory     {name}: state {size / 1e6:.1f} MB, "
+            f"a step's temporaries {memory.temp_size_in_bytes / 1e6:.1f} MB per device"
+        )
+    return "\n".join(lines)

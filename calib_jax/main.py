@@ -1,0 +1,79 @@
+"""Run an experiment: train, evaluate, calibrate, report.
+
+    python -m calib_jax.main --config configs/quickstart.py --workdir runs/quickstart
+    python -m calib_jax.main --config … --workdir … --config.method.name=adafocal --config.seeds=0,1,2
+
+The same command again goes on where it stopped, however it stopped. Any value of the config can be
+changed by --config.KEY=VALUE; --print_config shows all keys.
+"""
+
+import pathlib
+import sys
+
+from absl import flags, logging
+from ml_collections import config_flags
+
+from calib_jax import data, experiment, methods, models, train
+
+_CONFIG = config_flags.DEFINE_config_file("config", None, "File with get_config().")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder for everything the experiment leaves.")
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Show sizes, steps and memory, then stop.")
+_PRINT = flags.DEFINE_bool("print_config", False, "Show the config with all overrides, then stop.")
+_LIST = flags.DEFINE_bool("list", False, "Show methods, models, data sets and configs, then stop.")
+
+
+def main(argv: list[str] | None = None) -> int:
+    argv = sys.argv if argv is None else argv
+    if not argv[1:] or "-h" in argv or "--help" in argv:
+        print(__doc__ + "\n" + _flag_help())
+        return 0
+    try:
+        flags.FLAGS(argv)
+        return _run()
+    except train.Stopped as stopped:
+        print(f"{stopped}. The same command goes on from there.", file=sys.stderr)
+        return 130
+    except (flags.Error, ValueError, AttributeError, KeyError, TypeError, OSError) as error:
+        if flags.FLAGS.is_parsed() and not isinstance(error, ValueError):
+            raise  # not the user's doing
+        print(f"error: {str(error).strip()}", file=sys.stderr)
+        return 2
+
+
+def _run() -> int:
+    logging.set_verbosity(logging.ERROR)  # orbax tells of every save
+    if _LIST.value:
+        print(_listing())
+        return 0
+    config = _CONFIG.value
+    if config is None:
+        raise ValueError("which config? --config FILE (see --list)")
+    if _PRINT.value:
+        print(config)
+        return 0
+    experiment.keep_compiled()
+    if _DRY_RUN.value:
+        print(experiment.describe(config))
+        return 0
+    if not _WORKDIR.value:
+        raise ValueError("where to? --workdir FOLDER")
+    print(experiment.run(config, pathlib.Path(_WORKDIR.value)))
+    return 0
+
+
+def _flag_help() -> str:
+    own = (_CONFIG, _WORKDIR, _DRY_RUN, _PRINT, _LIST)
+    return "\n".join(f"  --{flag.name:<14}{flags.FLAGS[flag.name].help}" for flag in own)
+
+
+def _listing() -> str:
+    lines = [f"{'methods':<10}{', '.join(methods.NAMES)}"]
+    lines += [f"{'models':<10}{', '.join(models.NAMES)}", f"{'data':<10}{', '.join(data.NAMES)}"]
+    for path in sorted(pathlib.Path("configs").rglob("*.py")):
+        first = path.read_text().partition("\n")[0].strip('"').strip()
+        lines.append(f"{'config':<10}{path}: {first}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,12 @@
+"""Methods: losses, targets and training dynamics put together into ways to train."""
+
+from calib_jax.methods._base import Aux as Aux
+from calib_jax.methods._base import Batch as Batch
+from calib_jax.methods._base import Info as Info
+from calib_jax.methods._base import Method as Method
+from calib_jax.methods._create import NAMES as NAMES
+from calib_jax.methods._create import check_name as check_name
+from calib_jax.methods._create import create as create
+from calib_jax.methods._create import options as options
+from calib_jax.methods._objectives import Objective as Objective
+from calib_jax.methods._supervised import supervised as supervised

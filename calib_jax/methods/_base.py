@@ -1,0 +1,74 @@
+"""The one protocol: what a method of training is."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+
+State = Any  # a pytree of arrays
+Evaluate = Callable[..., tuple[jax.Array, jax.Array]]
+
+
+class Info(NamedTuple):
+    """The sizes a method's state may depend on."""
+
+    num_examples: int
+    num_classes: int
+
+
+class Batch(NamedTuple):
+    """What one step sees.
+
+    Attributes:
+      inputs: arrays `[batch, …]`: `image` (values in [0, 1]), or `input_ids`, `mask`, ….
+      labels: integers `[batch]`.
+      position: of each example in the training set `[batch]`.
+      weights: `[batch]`; 0 for a row that only fills up the last batch of an epoch.
+    """
+
+    inputs: dict[str, jax.Array]
+    labels: jax.Array
+    position: jax.Array
+    weights: jax.Array
+
+
+class Aux(NamedTuple):
+    """What a loss hands back beside its value.
+
+    Attributes:
+      logits: of the batch `[batch, num_classes]`.
+      network: the network's collections after the forward pass (batch statistics).
+      extra: whatever the method's own `after_step` needs.
+    """
+
+    logits: jax.Array
+    network: Mapping[str, Any]
+    extra: Any = None
+
+
+def _keep(state: State, *_: Any) -> State:
+    return state
+
+
+class Method(NamedTuple):
+    """A way to train: pure functions around one pytree of state.
+
+    The state (gammas, label tables, margins) is part of the train state: sharded, donated and
+    checkpointed with the parameters.
+
+    Attributes:
+      init: `(info) -> state`
+      loss: `(apply, params, state, batch, key) -> (scalar, Aux)`; inside jit, differentiated with
+        respect to `params`. `apply` is the network: see `train.Network`.
+      after_step: `(state, batch, aux) -> state`; inside jit, for what is collected while training.
+      after_epoch: `(state, evaluate, key) -> state`; `evaluate()` gives validation logits and labels
+        of the network as it is now, `evaluate(transform)` the same on transformed inputs.
+      report: `(state, logits, labels) -> {name: array}`: what to log of the state, given the
+        validation logits and labels it was last steered by.
+    """
+
+    init: Callable[[Info], State]
+    loss: Callable[..., tuple[jax.Array, Aux]]
+    after_step: Callable[[State, Batch, Aux], State] = _keep
+    after_epoch: Callable[[State, Evaluate, jax.Array], State] = _keep
+    report: Callable[[State, jax.Array, jax.Array], dict[str, jax.Array]] = lambda *_: {}

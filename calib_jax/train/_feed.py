@@ -1,0 +1,164 @@
+"""A data set as batches on the devices.
+
+A set that fits is put on every device once, and a step is told which rows to take. A set that does not
+is read while training goes on; its batches come the same way, as rows of a very small set.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from calib_jax import data
+from calib_jax.data import Dataset, Plan
+from calib_jax.methods import Batch
+from calib_jax.train import _mesh
+
+_TOKENS = ("input_ids", "mask", "token_type_ids")
+
+
+class Piece(NamedTuple):
+    """A few steps' worth of batches.
+
+    Attributes:
+      arrays: inputs, `labels` and `position` of the rows to choose from.
+      rows: int32 `[steps, batch]`.
+      weights: float32 `[steps, batch]`.
+      num_steps: how many of those steps to take.
+      length: number of token columns to use, 0 for all.
+    """
+
+    arrays: dict[str, Any]
+    rows: Any
+    weights: Any
+    num_steps: int
+    length: int
+
+
+class Feed:
+    """Batches of one data set.
+
+    Args:
+      dataset: with inputs that are arrays of numbers, or that stream.
+      batch_size: of all devices together.
+      mesh: the devices.
+      steps_per_call: most steps in one piece; text and streams have one.
+      resident_bytes: a larger set is not put on the devices but streamed to them.
+      workers: processes that read a streaming set.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        batch_size: int,
+        mesh: Mesh,
+        *,
+        steps_per_call: int = 1,
+        resident_bytes: float = 4e9,
+        workers: int = 0,
+    ) -> None:
+        self.dataset, self.batch_size, self.mesh, self.workers = dataset, batch_size, mesh, workers
+        size = sum(array.nbytes for array in dataset.inputs.values())
+        self.resident = dataset.read is None and size <= resident_bytes
+        self.lengths, self.buckets = _lengths(dataset)
+        alone = not self.resident or self.lengths is not None
+        self.steps_per_call = 1 if alone else steps_per_call
+        self._arrays: dict[str, Any] = {}
+        if self.resident:
+            columns = {
+                "labels": dataset.labels,
+                "position": np.arange(len(dataset), dtype=np.int32),
+            }
+            self._arrays = _mesh.replicate(dataset.inputs | columns, mesh)
+
+    @property
+    def steps(self) -> int:
+        return data.steps_per_epoch(len(self.dataset), self.batch_size)
+
+    def shuffled(self, seed: int, epoch: int) -> Plan:
+        return data.shuffled(
+            len(self.dataset),
+            self.batch_size,
+            seed=seed,
+            epoch=epoch,
+            lengths=self.lengths,
+            buckets=self.buckets,
+        )
+
+    def in_order(self) -> Plan:
+        return data.in_order(
+            len(self.dataset), self.batch_size, lengths=self.lengths, buckets=self.buckets
+        )
+
+    def example(self) -> dict[str, Any]:
+        """Inputs of one batch, for their shapes."""
+        piece = next(self.pieces(self.in_order(), 0, 1))
+        rows = piece.rows[0]
+        return {k: v[rows] for k, v in piece.arrays.items() if k not in ("labels", "position")}
+
+    def pieces(
+        self, plan: Plan, start: int, stop: int, *, seed: int | None = None, epoch: int = 0
+    ) -> Iterator[Piece]:
+        """The plan's steps from `start` to before `stop`; a `seed` means training."""
+        if not self.resident:
+            yield from self._streamed(plan, start, stop, seed, epoch)
+            return
+        most = self.steps_per_call
+        for first in range(start, stop, most):
+            count = min(most, stop - first)
+            rows, weights = (part[first : first + count] for part in (plan.rows, plan.weights))
+            if count < most:  # one shape for all pieces, one program for all of them
+                rows, weights = (
+                    np.resize(part, (most, self.batch_size)) for part in (rows, weights)
+                )
+            yield Piece(self._arrays, rows, weights, count, _length(plan, first))
+
+    def _streamed(
+        self, plan: Plan, start: int, stop: int, seed: int | None, epoch: int
+    ) -> Iterator[Piece]:
+        dataset = self.dataset
+        here = np.arange(self.batch_size, dtype=np.int32)[None]
+        sharding = _mesh.split(self.mesh)
+        if dataset.read is None:
+            batches: Any = (
+                {k: v[rows] for k, v in dataset.inputs.items()} for rows in plan.rows[start:stop]
+            )
+        else:
+            batches = data.stream(
+                dataset, plan.rows[:stop], seed=seed, epoch=epoch, workers=self.workers, start=start
+            )
+        for step, inputs in enumerate(batches, start):
+            rows = plan.rows[step]
+            columns = {"labels": dataset.labels[rows], "position": rows}
+            arrays = jax.device_put(inputs | columns, sharding)
+            yield Piece(arrays, here, plan.weights[step : step + 1], 1, _length(plan, step))
+
+
+def gather(piece: Piece, step: Any, mesh: Mesh, length: int) -> Batch:
+    """The batch of one step of a piece, dealt out over the devices; inside jit."""
+    columns = {key: array[piece.rows[step]] for key, array in piece.arrays.items()}
+    columns["weights"] = piece.weights[step]
+    columns = jax.lax.with_sharding_constraint(columns, _mesh.split(mesh))
+    labels, position, weights = (columns.pop(key) for key in ("labels", "position", "weights"))
+    for key in _TOKENS:
+        if length and key in columns:
+            columns[key] = columns[key][..., :length]
+    if "image" in columns and columns["image"].dtype == np.uint8:
+        columns["image"] = columns["image"].astype(np.float32) / 255
+    return Batch(columns, labels, position, weights)
+
+
+def _lengths(dataset: Dataset) -> tuple[np.ndarray | None, tuple[int, ...]]:
+    mask = dataset.inputs.get("mask")
+    if mask is None:
+        return None, ()
+    lengths = mask.sum(-1)
+    while lengths.ndim > 1:  # of several choices the longest counts
+        lengths = lengths.max(-1)
+    return lengths, data.make_buckets(lengths, mask.shape[-1])
+
+
+def _length(plan: Plan, step: int) -> int:
+    return 0 if plan.lengths is None else int(plan.lengths[step])

@@ -1,0 +1,208 @@
+"""Everything compiled: one program per thing to do, shared by all seeds of an experiment."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from calib_jax import metrics
+from calib_jax.data import Dataset
+from calib_jax.methods import Info, Method
+from calib_jax.train import _mesh
+from calib_jax.train._feed import Feed, Piece, gather
+from calib_jax.train._network import Network
+from calib_jax.train._step import Augment, Sums, TrainState, init_state, make_train_step, no_sums
+
+Transform = Callable[[dict[str, jax.Array]], dict[str, jax.Array]]
+
+# XLA's CPU backend runs convolutions inside a loop an order of magnitude slower than outside, and
+# a step takes much longer than its dispatch: there, a call is a step.
+_STEPS_PER_CALL = {"cpu": 1}
+
+
+class Setup(NamedTuple):
+    """How to train; see `make_train_step` for what is not explained here.
+
+    Attributes:
+      batch_size: of all devices together.
+      epochs: of the run.
+      eval_batch_size: for evaluation; 0 for `batch_size`.
+      evaluate_every: steps between validation passes (and the method's updates); 0 for one epoch.
+      steps_per_call: training steps in one compiled loop; 0 for what suits the backend.
+      workers: processes that read a streaming set.
+    """
+
+    batch_size: int
+    epochs: int
+    eval_batch_size: int = 0
+    evaluate_every: int = 0
+    steps_per_call: int = 0
+    workers: int = 0
+    accumulate: int = 1
+    sum_loss: bool = False
+
+
+class Trainer:
+    """The compiled functions of one (network, method, data) and the data on its devices."""
+
+    def __init__(
+        self,
+        network: Network,
+        method: Method,
+        make_optimizer: Callable[[int, int], optax.GradientTransformation],
+        train: Dataset,
+        val: Dataset,
+        setup: Setup,
+        augment: Augment | None = None,
+    ) -> None:
+        """`make_optimizer` is given the steps of an epoch and of the whole run."""
+        self.mesh = _mesh.make_mesh()
+        self.eval_batch_size = setup.eval_batch_size or setup.batch_size
+        _mesh.check_batch_size("batch_size", setup.batch_size, self.mesh, setup.accumulate)
+        _mesh.check_batch_size("eval_batch_size", self.eval_batch_size, self.mesh)
+        self.network, self.method, self.setup = network, method, setup
+        steps_per_call = setup.steps_per_call or _STEPS_PER_CALL.get(jax.default_backend(), 50)
+        self.train = Feed(
+            train, setup.batch_size, self.mesh, steps_per_call=steps_per_call, workers=setup.workers
+        )
+        self.val = self.feed(val)
+        self.info = Info(len(train), train.num_classes)
+        self.total_steps = setup.epochs * self.train.steps
+        self.evaluate_every = setup.evaluate_every or self.train.steps
+        self.optimizer = make_optimizer(self.train.steps, self.total_steps)
+        self._train_step = make_train_step(
+            network,
+            method,
+            self.optimizer,
+            augment=augment,
+            accumulate=setup.accumulate,
+            sum_loss=setup.sum_loss,
+        )
+        everywhere = _mesh.replicated(self.mesh)
+        self._init = jax.jit(network.init, out_shardings=everywhere)
+        self._start = jax.jit(
+            lambda *start: init_state(method, self.optimizer, self.info, *start),
+            out_shardings=everywhere,
+        )
+        self._run = jax.jit(
+            self._steps, static_argnames="length", donate_argnums=0, out_shardings=everywhere
+        )
+        self._logits = jax.jit(
+            self._predict, static_argnames=("length", "transform"), out_shardings=everywhere
+        )
+        self.judge = jax.jit(_validation_metrics)
+
+    def feed(self, dataset: Dataset) -> Feed:
+        """Batches of a data set for `predict`."""
+        return Feed(dataset, self.eval_batch_size, self.mesh, workers=self.setup.workers)
+
+    def init(self, seed: int) -> TrainState:
+        """The state before the first step."""
+        given = self.network.collections
+        if self.network.pretrained is not None:
+            return self._start(self.network.pretrained(seed), given)
+        params, collections = self._init(jax.random.key(seed), self._example())
+        return self._start(params, {**collections, **given})
+
+    def abstract_state(self) -> TrainState:
+        """Shapes and placement of the state, to restore a checkpoint into."""
+        shapes = jax.eval_shape(self.network.init, jax.random.key(0), self._example())
+        everywhere = _mesh.replicated(self.mesh)
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere),
+            jax.eval_shape(self._start, *shapes),
+        )
+
+    def advance(self, state: TrainState, piece: Piece, key: jax.Array) -> tuple[TrainState, Sums]:
+        """Takes the steps of a piece; the sums a second time, to be read when the state is gone."""
+        return self._run(state, *_arguments(piece), key, length=piece.length)
+
+    def predict(
+        self, state: TrainState, feed: Feed, transform: Transform | None = None
+    ) -> jax.Array:
+        """Logits `[n, num_classes]` of a whole set, in its order."""
+        plan = feed.in_order()
+        parts = [
+            self._logits(state.params, state.network, *_arguments(piece), piece.length, transform)
+            for piece in feed.pieces(plan, 0, len(plan.rows))
+        ]
+        n = len(feed.dataset)
+        logits = jnp.concatenate(parts)[:n]
+        if plan.lengths is None:
+            return logits
+        return logits[np.argsort(plan.rows.ravel()[:n], kind="stable")]
+
+    def after_evaluation(self, state: TrainState, method_state: Any) -> TrainState:
+        """The state with what its method has become, and with new sums."""
+        changed = _mesh.replicate((method_state, no_sums()), self.mesh)
+        return state._replace(method=changed[0], sums=changed[1])
+
+    def lower(self) -> Any:
+        """The training step, lowered but not compiled: for its cost."""
+        state = self.abstract_state()
+        piece = next(self.train.pieces(self.train.in_order(), 0, 1))
+        return self._run.lower(state, *_arguments(piece), jax.random.key(0), length=piece.length)
+
+    def compilations(self) -> dict[str, int]:
+        """How many programs each function has been compiled to; a text set has one per length."""
+        functions: dict[str, Any] = {"train": self._run, "predict": self._logits}
+        return {name: function._cache_size() for name, function in functions.items()}
+
+    def _example(self) -> dict[str, Any]:
+        """Inputs of one example, for their shapes."""
+        inputs = self.train.example().items()
+        # Images reach the network as numbers in [0, 1], whatever they are stored as.
+        kind = {"image": np.float32}
+        return {k: np.zeros((1, *v.shape[1:]), kind.get(k, v.dtype)) for k, v in inputs}
+
+    def _steps(
+        self,
+        state: TrainState,
+        arrays: dict[str, jax.Array],
+        rows: jax.Array,
+        weights: jax.Array,
+        num_steps: jax.Array,
+        key: jax.Array,
+        length: int,
+    ) -> tuple[TrainState, Sums]:
+        piece = Piece(arrays, rows, weights, 0, 0)
+
+        def one(step: Any, state: TrainState) -> TrainState:
+            return self._train_step(state, gather(piece, step, self.mesh, length), key)
+
+        alone = rows.shape[0] == 1
+        state = one(0, state) if alone else jax.lax.fori_loop(0, num_steps, one, state)
+        return state, state.sums
+
+    def _predict(
+        self,
+        params: Any,
+        collections: Any,
+        arrays: dict[str, jax.Array],
+        rows: jax.Array,
+        weights: jax.Array,
+        num_steps: jax.Array,
+        length: int,
+        transform: Transform | None,
+    ) -> jax.Array:
+        inputs = gather(Piece(arrays, rows, weights, 0, 0), 0, self.mesh, length).inputs
+        if transform is not None:
+            inputs = transform(inputs)
+        return self.network.bind(collections)(params, inputs)[0]
+
+
+def _arguments(piece: Piece) -> tuple[Any, ...]:
+    return piece.arrays, piece.rows, piece.weights, np.int32(piece.num_steps)
+
+
+def _validation_metrics(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
+    confidence, correct = metrics.top_label(logits, labels)
+    return {
+        "nll": metrics.nll(logits, labels),
+        "accuracy": metrics.accuracy(logits, labels),
+        "ece": metrics.ece(confidence, correct),
+        "ece_mass": metrics.ece(confidence, correct, scheme="mass"),
+    }

@@ -1,0 +1,50 @@
+"""Which examples each step sees."""
+
+import numpy as np
+import pytest
+
+from calib_jax import data
+
+
+@pytest.mark.parametrize(("n", "batch"), [(10, 3), (12, 4), (2, 5), (1, 1)])
+def test_every_example_once_and_filling_weighs_nothing(n: int, batch: int) -> None:
+    for plan in (data.shuffled(n, batch, seed=0, epoch=0), data.in_order(n, batch)):
+        assert plan.rows.shape == plan.weights.shape == (data.steps_per_epoch(n, batch), batch)
+        assert sorted(plan.rows[plan.weights == 1]) == list(range(n))
+        assert set(plan.weights.ravel()) <= {0.0, 1.0}
+        assert plan.rows.min() >= 0
+        assert plan.rows.max() < n
+    assert list(plan.rows.ravel()[:n]) == list(range(n))
+
+
+def test_order_depends_on_seed_and_epoch_only() -> None:
+    def rows(seed: int, epoch: int) -> list[int]:
+        return data.shuffled(50, 7, seed=seed, epoch=epoch).rows.ravel().tolist()
+
+    assert rows(0, 3) == rows(0, 3)
+    assert rows(0, 3) != rows(0, 4)
+    assert rows(0, 3) != rows(1, 3)
+
+
+def test_text_batches_are_of_similar_length_and_short_buckets() -> None:
+    lengths = np.random.default_rng(0).integers(3, 61, 1000)
+    buckets = data.make_buckets(lengths, 64)
+    assert buckets[-1] == 64
+    assert all(b % 8 == 0 for b in buckets)
+    plan = data.shuffled(1000, 16, seed=0, epoch=0, lengths=lengths, buckets=buckets)
+    assert plan.lengths is not None
+    assert sorted(plan.rows[plan.weights == 1]) == list(range(1000))
+    assert set(plan.lengths) <= set(buckets)
+    assert np.all(lengths[plan.rows].max(1) <= plan.lengths)
+    plain = data.shuffled(1000, 16, seed=0, epoch=0)
+    # What is computed, padding included: far less than with the longest of each mixed batch.
+    assert plan.lengths.sum() < 0.75 * lengths[plain.rows].max(1).sum()
+    # The long batches do not all come last.
+    assert np.argmax(plan.lengths) < len(plan.lengths) - 16
+    again = data.in_order(1000, 16, lengths=lengths, buckets=buckets)
+    assert np.all(np.diff(lengths[again.rows.ravel()[:1000]]) >= 0)
+
+
+def test_buckets_of_equal_lengths_are_one() -> None:
+    assert data.make_buckets(np.full(9, 12), 16) == (16,)
+    assert data.make_buckets(np.array([5, 6, 30]), 32)[-1] == 32

@@ -1,0 +1,206 @@
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tokenizers
+from tokenizers import models, pre_tokenizers, processors
+
+from calib_jax import data
+from calib_jax.data import _text
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "d"]
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A tokenizer of four letters in the layout of BERT's."""
+    tokenizer = tokenizers.Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    path = tmp_path / "tokenizer"
+    path.mkdir()
+    tokenizer.save(str(path / "tokenizer.json"))
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": 64,
+        "pad_token": "[PAD]",
+        "unk_token": "[UNK]",
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+    }
+    (path / "tokenizer_config.json").write_text(json.dumps(config))
+    return path
+
+
+def _texts(*texts: str, pairs: tuple[str, ...] = ()) -> data.Dataset:
+    columns = {"text": texts} | ({"pair": pairs} if pairs else {})
+    n = len(texts)
+    return data.Dataset(
+        name="letters",
+        split="train",
+        inputs={key: np.array(column, object) for key, column in columns.items()},
+        labels=np.arange(n, dtype=np.int32) % 2,
+        ids=np.arange(n, dtype=np.int32),
+        label_names=("x", "y"),
+        notes=("before",),
+    )
+
+
+def test_ids_masks_and_length(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    dataset = _texts("a b", "c d a b c d a b c", "d")
+    result = data.tokenise(dataset, folder, max_length=32, cache_dir=tmp_path / "cache")
+    ids, mask = result.inputs["input_ids"], result.inputs["mask"]
+    assert ids.shape == mask.shape == (3, 16)  # 11 tokens, rounded up to a multiple of 8
+    assert ids.dtype == mask.dtype == np.int32
+    np.testing.assert_array_equal(ids[0], [2, 4, 5, 3] + [0] * 12)
+    np.testing.assert_array_equal(mask.sum(axis=1), [4, 11, 3])
+    np.testing.assert_array_equal(mask[2], [1] * 3 + [0] * 13)
+    np.testing.assert_array_equal(result.labels, dataset.labels)
+    assert result.notes == ("before",)
+
+
+def test_pairs_have_token_types(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    dataset = _texts("a b", "c", pairs=("d", "a a"))
+    result = data.tokenise(dataset, folder, max_length=12, cache_dir=tmp_path)
+    np.testing.assert_array_equal(
+        result.inputs["input_ids"], [[2, 4, 5, 3, 7, 3, 0, 0], [2, 6, 3, 4, 4, 3, 0, 0]]
+    )
+    np.testing.assert_array_equal(
+        result.inputs["token_type_ids"], [[0, 0, 0, 0, 1, 1, 0, 0], [0, 0, 0, 1, 1, 1, 0, 0]]
+    )
+
+
+def test_long_texts_are_cut_and_counted(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    dataset = _texts("a b c d a b", "a", "a b c d")
+    result = data.tokenise(dataset, folder, max_length=6, cache_dir=tmp_path)
+    np.testing.assert_array_equal(
+        result.inputs["input_ids"], [[2, 4, 5, 6, 7, 3], [2, 4, 3, 0, 0, 0], [2, 4, 5, 6, 7, 3]]
+    )
+    expected = ("before", "1 of 3 texts are longer than 6 tokens: cut")
+    assert result.notes == expected
+    again = data.tokenise(dataset, folder, max_length=6, cache_dir=tmp_path)
+    assert again.notes == expected  # the cache remembers
+
+
+def test_chunks_do_not_show(
+    folder: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = _texts(*["a b c", "d", "c c c c c c c"] * 5)
+    whole = data.tokenise(dataset, folder, max_length=8, cache_dir=tmp_path / "1")
+    monkeypatch.setattr(_text, "_CHUNK", 4)
+    parts = data.tokenise(dataset, folder, max_length=8, cache_dir=tmp_path / "2")
+    for key, rows in whole.inputs.items():
+        np.testing.assert_array_equal(parts.inputs[key], rows)
+    assert whole.notes == parts.notes
+    assert "5 of 15 texts" in whole.notes[1]
+
+
+def test_the_second_run_reads_the_cache(
+    folder: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    dataset = _texts("a b", "c")
+    first = data.tokenise(dataset, folder, max_length=8, cache_dir=cache)
+    assert [path.suffix for path in cache.iterdir()] == [".npz"]
+
+    def no_encoding(*_: object) -> None:
+        raise AssertionError("tokenised again")
+
+    monkeypatch.setattr(_text, "_encode", no_encoding)
+    second = data.tokenise(dataset, folder, max_length=8, cache_dir=cache)
+    for key, rows in first.inputs.items():
+        np.testing.assert_array_equal(second.inputs[key], rows)
+    # Labels, ids and notes are not in the cache: they are the set's own.
+    other = dataclasses.replace(dataset, notes=("other",), ids=dataset.ids + 5)
+    assert data.tokenise(other, folder, max_length=8, cache_dir=cache).notes == ("other",)
+
+    for changed in (
+        _texts("a b", "d"),
+        _texts("a", "b c"),  # the same letters, cut elsewhere
+        _texts("a b", "c", pairs=("a", "b")),
+    ):
+        with pytest.raises(AssertionError, match="tokenised again"):
+            data.tokenise(changed, folder, max_length=8, cache_dir=cache)
+    with pytest.raises(AssertionError, match="tokenised again"):
+        data.tokenise(dataset, folder, max_length=7, cache_dir=cache)
+    config = folder / "tokenizer_config.json"
+    config.write_text(config.read_text() + " ")
+    with pytest.raises(AssertionError, match="tokenised again"):
+        data.tokenise(dataset, folder, max_length=8, cache_dir=cache)
+
+
+def test_a_failed_write_leaves_nothing(
+    folder: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match="No space left"):
+        data.tokenise(_texts("a"), folder, max_length=8, cache_dir=tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_damaged_cache_is_named(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    cache = tmp_path / "cache"
+    data.tokenise(_texts("a"), folder, max_length=8, cache_dir=cache)
+    (path,) = cache.iterdir()
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ValueError, match=rf"{path}: damaged .*delete it"):
+        data.tokenise(_texts("a"), folder, max_length=8, cache_dir=cache)
+
+
+@pytest.mark.parametrize("max_length", [0, 65])
+def test_lengths_the_model_cannot_read(
+    folder: pathlib.Path, tmp_path: pathlib.Path, max_length: int
+) -> None:
+    with pytest.raises(ValueError, match=f"max_length={max_length}: expected 1 to 64"):
+        data.tokenise(_texts("a"), folder, max_length=max_length, cache_dir=tmp_path)
+
+
+def test_a_vocabulary_that_knows_nothing_is_refused(
+    folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(ValueError, match="knows fewer than half of the words"):
+        data.tokenise(_texts("x y z v w"), folder, max_length=16, cache_dir=tmp_path)
+
+
+def test_folders_that_are_no_tokenizer(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"expected tokenizer.json or vocabulary files"):
+        data.tokenise(_texts("a"), tmp_path, max_length=8, cache_dir=tmp_path)
+    with pytest.raises(ValueError, match=r"digits has no text to tokenise, only \['image'\]"):
+        data.tokenise(data.load("digits", "val"), folder, max_length=8, cache_dir=tmp_path)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    del config["pad_token"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="names no padding token"):
+        data.tokenise(_texts("a"), folder, max_length=8, cache_dir=tmp_path)
+
+
+def test_nothing_is_said_about_pytorch(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    # In a process of its own, where torch cannot be found and transformers is not yet imported.
+    code = f"""
+import sys, importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *a: None if name == "torch" else find(name, *a)
+import numpy as np
+from calib_jax import data
+dataset = data.Dataset("x", "train", {{"text": np.array(["a b"], object)}},
+                       np.zeros(1, np.int32), np.zeros(1, np.int32), ("a", "b"))
+data.tokenise(dataset, {str(folder)!r}, max_length=8, cache_dir={str(tmp_path)!r})
+import transformers
+assert not transformers.is_torch_available()
+print("done")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("done\n", "")

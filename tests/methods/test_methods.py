@@ -1,0 +1,110 @@
+"""Methods are the pure losses they are named after, steered by the validation set."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calib_jax import losses, methods, metrics, targets
+
+N, K = 64, 4
+RNG = np.random.default_rng(0)
+LABELS = jnp.asarray(RNG.integers(0, K, N))
+LOGITS = jnp.asarray(3 * RNG.normal(size=(N, K)) + 2 * np.eye(K)[LABELS], jnp.float32)
+INFO = methods.Info(N, K)
+
+
+def _apply(params, inputs, key=None):
+    return params * inputs["image"], {"seen": key}
+
+
+def _loss(name, state=None, weights=None, **options):
+    method = methods.create(name, **options)
+    batch = methods.Batch(
+        {"image": LOGITS}, LABELS, jnp.arange(N), jnp.ones(N) if weights is None else weights
+    )
+    state = method.init(INFO) if state is None else state
+    value, aux = method.loss(_apply, jnp.float32(1), state, batch, jax.random.key(0))
+    np.testing.assert_array_equal(aux.logits, LOGITS)
+    assert aux.network["seen"] is not None
+    return float(value)
+
+
+SMOOTH = targets.smooth(LABELS, K, 0.1, "others")
+EXPECTED = {
+    "cross_entropy": ({}, lambda: losses.cross_entropy(LOGITS, LABELS).mean()),
+    "label_smoothing": ({"smoothing": 0.1}, lambda: losses.cross_entropy(LOGITS, SMOOTH).mean()),
+    "brier": ({}, lambda: losses.brier(LOGITS, LABELS).mean()),
+    "mmce": (
+        {"weight": 3.0},
+        lambda: (
+            losses.cross_entropy(LOGITS, LABELS).mean() + 3 * losses.mmce_weighted(LOGITS, LABELS)
+        ),
+    ),
+    "focal": ({"gamma": 2.0}, lambda: losses.focal(LOGITS, LABELS, 2.0).mean()),
+    "flsd53": ({}, lambda: losses.flsd53(LOGITS, LABELS).mean()),
+    # Nothing is known of the validation set yet: gamma is 1 everywhere.
+    "calfocal": ({"lam": 5.0}, lambda: losses.focal(LOGITS, LABELS, 1.0).mean()),
+    "adafocal": ({}, lambda: losses.focal(LOGITS, LABELS, 1.0).mean()),
+}
+
+
+def test_every_method_is_tested() -> None:
+    assert set(EXPECTED) == set(methods.NAMES)
+
+
+@pytest.mark.parametrize("name", methods.NAMES)
+def test_loss_is_the_mean_of_the_named_loss(name: str) -> None:
+    options, expected = EXPECTED[name]
+    assert _loss(name, **options) == pytest.approx(float(expected()), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", methods.NAMES)
+def test_options_are_what_create_takes(name: str) -> None:
+    options = methods.options(name)
+    assert _loss(name, **options) == pytest.approx(_loss(name), rel=1e-6)
+
+
+def test_adafocal_learns_from_the_validation_set_and_reports_it() -> None:
+    method = methods.create("adafocal", lam=2.0, num_bins=5)
+    state = method.init(INFO)
+    after = method.after_epoch(state, lambda: (LOGITS, LABELS), jax.random.key(0))
+    confidence, correct = metrics.top_label(LOGITS, LABELS)
+    expected = losses.adafocal_update(state, confidence, correct, lam=2.0)
+    for a, b in zip(after, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    assert not np.allclose(after.gamma, state.gamma)
+    shown = method.report(after, LOGITS, LABELS)
+    np.testing.assert_array_equal(shown["gamma"], after.gamma)
+    # gamma began at 1 and has moved by exp(lam * gap), or changed sides at the switch.
+    moved = np.abs(np.asarray(after.gamma)) > 0.2
+    np.testing.assert_allclose(
+        np.log(after.gamma[moved]), 2 * shown["gap"][moved], rtol=1e-4, atol=1e-5
+    )
+    value = _loss("adafocal", state=after, lam=2.0, num_bins=5)
+    assert value == pytest.approx(float(losses.adafocal(LOGITS, LABELS, after).mean()), rel=1e-5)
+
+
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_calfocal_uses_the_latest_validation_bins(per_sample: bool) -> None:
+    options = {"lam": 3.0, "per_sample": per_sample, "num_bins": 6}
+    method = methods.create("calfocal", **options)
+    after = method.after_epoch(method.init(INFO), lambda: (LOGITS, LABELS), jax.random.key(0))
+    confidence, correct = metrics.top_label(LOGITS, LABELS)
+    bins = metrics.bin_stats(confidence, correct, num_bins=6, scheme="mass")
+    expected = losses.calfocal(LOGITS, LABELS, bins, lam=3.0, per_sample=per_sample).mean()
+    assert _loss("calfocal", state=after, **options) == pytest.approx(float(expected), rel=1e-5)
+    assert set(method.report(after, LOGITS, LABELS)) == {"gap", "edges"}
+
+
+def test_stateless_methods_report_nothing() -> None:
+    method = methods.create("brier")
+    assert method.init(INFO) == ()
+    assert method.report((), LOGITS, LABELS) == {}
+
+
+def test_unknown_names_get_a_hint() -> None:
+    with pytest.raises(
+        ValueError, match=r"method=.adafocl.: expected one of .*did you mean .adafocal"
+    ):
+        methods.create("adafocl")

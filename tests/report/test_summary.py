@@ -1,0 +1,160 @@
+"""Many runs in few tables: the statistics, what is marked as best, and the shapes of the text."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from calib_jax import report
+
+
+def _record(
+    method: str, seed: int, before: dict, after: dict | None = None, t: float = 1.5
+) -> dict:
+    judgements = [{"name": "uncalibrated", "metrics": before, "intervals": {}, "parameters": {}}]
+    if after is not None:
+        parameters = {"temperature": [t]}
+        judgements.append(
+            {"name": "temperature", "metrics": after, "intervals": {}, "parameters": parameters}
+        )
+    return {
+        "method": method, "seed": seed, "num_parameters": 10, "train_seconds": 2.0 + seed,
+        "splits": {"test": judgements},
+    }  # fmt: skip
+
+
+def _rows(markdown: str, title: str) -> list[list[str]]:
+    """The cells of the first table after a heading."""
+    lines = markdown.split(f"# {title}\n", 1)[1].strip().splitlines()
+    table = lines[: next((i for i, x in enumerate(lines) if not x.startswith("|")), len(lines))]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+
+
+def _column(markdown: str, name: str, title: str = "test") -> list[str]:
+    header, _, *rows = _rows(markdown, title)
+    return [row[header.index(name)] for row in rows]
+
+
+def test_mean_std_and_number_over_seeds() -> None:
+    values, temperatures = [0.1, 0.4, 0.7], [1.0, 1.5, 3.5]
+    summary = report.summarise(
+        [
+            _record("ce", i, {"ece": v}, {"ece": v / 2}, t)
+            for i, (v, t) in enumerate(zip(values, temperatures, strict=True))
+        ]
+    )
+    ce = summary["splits"]["test"]["ce"]
+    found = ce["uncalibrated"]["metrics"]["ece"]
+    assert found == {
+        "mean": pytest.approx(0.4), "std": pytest.approx(np.std(values, ddof=1)), "n": 3,
+    }  # fmt: skip
+    assert ce["temperature"]["metrics"]["ece"]["mean"] == pytest.approx(0.2)
+    parameter = ce["temperature"]["parameters"]["temperature"]
+    assert parameter["mean"] == pytest.approx([2.0])
+    assert parameter["std"] == pytest.approx([np.std(temperatures, ddof=1)])
+    assert summary["methods"]["ce"]["seeds"] == [0, 1, 2]
+    assert summary["methods"]["ce"]["train_seconds"]["mean"] == pytest.approx(3.0)
+    assert json.loads(json.dumps(summary)) == summary
+
+
+def test_one_seed_has_no_std() -> None:
+    summary = report.summarise([_record("ce", 0, {"ece": 0.12})])
+    assert summary["splits"]["test"]["ce"]["uncalibrated"]["metrics"]["ece"]["std"] is None
+    assert _column(report.summary_markdown(summary), "ECE equal width %") == ["12.00"]
+    assert "1 seed\n" in report.comparison_text(summary)
+
+
+def test_metric_of_some_runs_counts_those() -> None:
+    records = [_record("ce", 0, {"ece": 0.1, "auroc": 0.9}), _record("ce", 1, {"ece": 0.3})]
+    found = report.summarise(records)["splits"]["test"]["ce"]["uncalibrated"]["metrics"]
+    assert (found["ece"]["n"], found["auroc"]["n"]) == (2, 1)
+
+
+def test_same_run_twice_is_refused() -> None:
+    records = [_record("ce", 4, {"ece": 0.1})] * 2
+    with pytest.raises(ValueError, match="ce with seed 4 is there twice, expected once"):
+        report.summarise(records)
+
+
+def test_best_is_bold_and_what_is_within_its_std_is_marked() -> None:
+    eces = {"best": (0.02, 0.04), "near": (0.035, 0.045), "far": (0.049, 0.051)}
+    records = [_record(m, i, {"ece": e}) for m, pair in eces.items() for i, e in enumerate(pair)]
+    cells = _column(report.summary_markdown(report.summarise(records)), "ECE equal width %")
+    # Best 3.00 with a std of 1.41: 4.00 is within it, 5.00 is not.
+    assert cells == ["**3.00±1.41**", "4.00±0.71†", "5.00±0.14"]
+
+
+def test_more_accuracy_is_less_error_and_better() -> None:
+    records = [_record("a", 0, {"accuracy": 0.9}), _record("b", 0, {"accuracy": 0.8})]
+    markdown = report.summary_markdown(report.summarise(records))
+    assert _column(markdown, "error %") == ["**10.00**", "20.00"]
+    header, _, row = _rows(markdown, "test: uncalibrated")
+    assert dict(zip(header, row, strict=True)) == {
+        "metric": "accuracy %", "a": "**90.00**", "b": "80.00",
+    }  # fmt: skip
+
+
+def test_numbers_that_look_equal_are_not_ranked() -> None:
+    records = [_record("a", 0, {"ece": 0.10001}), _record("b", 0, {"ece": 0.10002})]
+    markdown = report.summary_markdown(report.summarise(records))
+    assert _column(markdown, "ECE equal width %") == ["10.00", "10.00"]
+
+
+def test_temperature_stands_beside_the_eces_after_it() -> None:
+    before = {"accuracy": 0.9, "nll": 0.5, "ece": 0.1, "smooth_ece": 0.1}
+    after = {"accuracy": 0.9, "nll": 0.4, "ece": 0.02, "smooth_ece": 0.03}
+    summary = report.summarise(
+        [_record("ce", i, before, after, t) for i, t in enumerate((1.5, 2.0))]
+    )
+    markdown = report.summary_markdown(summary)
+    assert _column(markdown, "ECE equal width %") == ["10.00±0.00"]
+    assert _column(markdown, "ECE equal width % +T") == ["2.00±0.00 (1.75)"]
+    assert _column(markdown, "smooth ECE % +T") == ["3.00±0.00 (1.75)"]
+    assert _column(markdown, "NLL +T") == ["0.400±0.000"]
+    # A temperature changes no prediction, and what was not measured has no column.
+    assert not {"error % +T", "Brier", "AURC %"} & set(_rows(markdown, "test")[0])
+    assert _column(markdown, "ce", "test: temperature")[-1] == "1.75±0.35"
+
+
+def test_every_calibrator_has_its_table_with_metrics_of_any_name() -> None:
+    records = [
+        _record("a", 0, {"ece": 0.1, "auroc_svhn": 0.5}, {"ece": 0.05}),
+        _record("b", 0, {"ece": 0.2}),
+    ]
+    markdown = report.summary_markdown(report.summarise(records))
+    assert _rows(markdown, "test: uncalibrated")[2:] == [
+        ["ECE-15 equal width %", "**10.00**", "20.00"], ["auroc_svhn", "0.5000", "–"],
+    ]  # fmt: skip
+    assert _rows(markdown, "test: temperature")[0] == ["metric", "a"]
+    assert _column(markdown, "ECE equal width % +T") == ["5.00 (1.50)", "–"]
+
+
+@pytest.mark.parametrize("name", ["ce", "a_method_with_quite_a_long_name_indeed"])
+def test_text_fits_a_terminal_of_100_columns(name: str) -> None:
+    rng = np.random.default_rng(0)
+    keys = ("accuracy", "nll", "brier", "ece", "ece_mass", "smooth_ece", "classwise_ece", "aurc")
+    records = [
+        _record(f"{i}_{name}", seed, dict.fromkeys(keys, rng.uniform()), dict.fromkeys(keys, 0.3))
+        for i in range(9)
+        for seed in range(3)
+    ]
+    lines = report.comparison_text(report.summarise(records)).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[0] == "test, 3 seeds"
+    table = lines[1:11]
+    assert len({len(line) for line in table}) == 1, "columns are aligned"
+    assert re.match(r"method +error % +NLL +ECE width % +\+T +ECE mass % +\+T +T$", table[0])
+    assert [line[0] for line in table[1:]] == list("012345678")
+
+
+def test_text_marks_the_best_and_gives_the_temperature() -> None:
+    records = [
+        _record("a", 0, {"accuracy": 0.9, "ece": 0.1}, {"ece": 0.03}, 1.25),
+        _record("b", 0, {"accuracy": 0.8, "ece": 0.05}, {"ece": 0.04}, 2.0),
+        _record("b", 1, {"accuracy": 0.8, "ece": 0.05}, {"ece": 0.04}, 2.0),
+    ]
+    lines = report.comparison_text(report.summarise(records)).splitlines()
+    assert lines[0] == "test, 1 to 2 seeds"
+    assert lines[2].split() == ["a", "10.00*", "10.00", "3.00*", "1.25"]
+    assert lines[3].split() == ["b", "20.00±0.00", "5.00±0.00*", "4.00±0.00", "2.00"]
