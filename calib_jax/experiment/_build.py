@@ -2,6 +2,7 @@
 
 import functools
 import math
+import os
 import pathlib
 from typing import Any, NamedTuple
 
@@ -47,7 +48,7 @@ def load_data(config: Any) -> Data:
         return sets
     if config.model.name == "text_cnn":
         return _with_words(sets, config)
-    tokenizer = config.data.tokenizer or config.model.pretrained
+    tokenizer = _path(config, config.data.tokenizer or config.model.pretrained)
     if not tokenizer:
         raise ValueError(
             "config.data.tokenizer='': text needs the folder of a tokenizer, "
@@ -69,8 +70,9 @@ def build_network(config: Any, sets: Data) -> train.Network:
         raise ValueError(f"config.model.dtype={model.dtype!r}: expected float32 or bfloat16")
     dtype, classes = jnp.dtype(model.dtype), sets.train.num_classes
     if model.pretrained:
+        path = _path(config, model.pretrained)
         load = functools.partial(
-            models.load_pretrained, model.pretrained, classes, dtype=dtype, **model.options
+            models.load_pretrained, path, classes, dtype=dtype, **model.options
         )
         # The weights are read again for every seed: small next to training, and nothing is kept.
         return train.Network(load()[0], pretrained=lambda seed: load(seed=seed)[1])
@@ -81,6 +83,22 @@ def build_network(config: Any, sets: Data) -> train.Network:
         frozen["frozen"] = {"vectors": sets.vectors}
     module = models.create(model.name, classes, dtype=dtype, **options)
     return train.Network(module, sets.train.mean, sets.train.std, frozen)
+
+
+def build_method(config: Any, name: str) -> methods.Method:
+    """A method with the config's options for it, and for the objective it is combined with."""
+    options = dict(config.method[name])
+    if "objective" in options:
+        inner = options["objective"]
+        if inner not in methods.OBJECTIVES or inner == name:
+            expected = ", ".join(o for o in methods.OBJECTIVES if o != name)
+            raise ValueError(
+                f"config.method.{name}.objective={inner!r}: expected one of {expected}"
+            )
+        inner_options = dict(config.method[inner])
+        options["objective"] = methods.OBJECTIVES[inner](**inner_options)
+    method = methods.create(name, **options)
+    return methods.watched(method) if config.method.watch_bins else method
 
 
 def build_trainer(config: Any, sets: Data, method: methods.Method) -> train.Trainer:
@@ -109,9 +127,17 @@ def build_trainer(config: Any, sets: Data, method: methods.Method) -> train.Trai
     )
 
 
+def _path(config: Any, path: str) -> str:
+    """A path from here or, if there is nothing, from the folder of the data sets."""
+    folder = config.data.dir or os.environ.get("CALIB_JAX_DATA", "")
+    there = pathlib.Path(folder, path)
+    is_there = path and folder and not pathlib.Path(path).exists() and there.exists()
+    return str(there) if is_there else path
+
+
 def _with_words(sets: Data, config: Any) -> Data:
     """Texts as rows of the vectors of the training set's most frequent words."""
-    path = config.data.word_vectors
+    path = _path(config, config.data.word_vectors)
     if not path:
         raise ValueError("config.data.word_vectors='': text_cnn needs a file of word vectors")
     size = config.data.vocabulary_size
@@ -137,8 +163,7 @@ def _augment(config: Any) -> Any:
     def pad_crop_flip(key: jax.Array, inputs: dict[str, jax.Array]) -> dict[str, jax.Array]:
         crop_key, flip_key = jax.random.split(key)
         images = inputs["image"]
-        # An eighth of the width, as is usual for 32 pixels.
-        images = augment.pad_crop(crop_key, images, images.shape[1] // 8)
+        images = augment.pad_crop(crop_key, images, config.data.padding)
         return inputs | {"image": augment.flip(flip_key, images)}
 
     return pad_crop_flip

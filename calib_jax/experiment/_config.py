@@ -8,18 +8,22 @@ from calib_jax import methods
 
 
 def default_config() -> ConfigDict:
-    """What a config file starts from. It may change values; keys that are not here do not exist."""
+    """What a config file starts from. It may change values; keys that are not here do not exist.
+
+    †: a path from here, or from the folder of the data sets.
+    """
     return ConfigDict(
         {
             "seeds": (0,),  # one run each; tables show mean ± std over them
             "method": {
                 "name": "cross_entropy",  # or several: 'cross_entropy,adafocal'
+                "watch_bins": False,  # log how training follows validation, bin by bin
                 **{name: methods.options(name) for name in methods.NAMES},
             },
             "model": {
                 "name": "mlp",
                 "options": ConfigDict(),  # attributes of the network
-                "pretrained": "",  # folder with weights in the Hugging Face layout
+                "pretrained": "",  # folder with weights in the Hugging Face layout (†)
                 "dtype": "float32",  # of the activations; or bfloat16
             },
             "data": {
@@ -28,9 +32,10 @@ def default_config() -> ConfigDict:
                 "dir": "",  # where the sets are; else $CALIB_JAX_DATA
                 "shift": (),  # names of other sets to evaluate on
                 "augment": "none",  # or pad_crop_flip
-                "tokenizer": "",  # folder; else model.pretrained
+                "padding": 4,  # pixels, for pad_crop_flip
+                "tokenizer": "",  # folder (†); else model.pretrained
                 "max_length": 128,  # of tokenised text
-                "word_vectors": "",  # file, for text_cnn
+                "word_vectors": "",  # file (†), for text_cnn
                 "vocabulary_size": 20_000,  # of the words that have a vector
             },
             "optimizer": {

@@ -4,7 +4,6 @@ from typing import Any
 
 import jax
 
-from calib_jax import methods
 from calib_jax.experiment import _build, _config
 
 
@@ -20,7 +19,7 @@ def describe(config: Any) -> str:
         lines.append(f"data       {part.name} {part.split}: {len(part)} examples, {shown}")
         lines += [f"           {note}" for note in part.notes]
     for name in names:
-        trainer = _build.build_trainer(config, sets, methods.create(name, **config.method[name]))
+        trainer = _build.build_trainer(config, sets, _build.build_method(config, name))
         state = trainer.abstract_state()
         if name == names[0]:
             number = sum(leaf.size for leaf in jax.tree.leaves(state.params))

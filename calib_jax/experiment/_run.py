@@ -33,7 +33,7 @@ class Phase(NamedTuple):
 
 def phases(config: Any, name: str) -> list[Phase]:
     """The phases of a method."""
-    return [Phase("train", lambda _: methods.create(name, **config.method[name]))]
+    return [Phase("train", lambda _: _build.build_method(config, name))]
 
 
 def run(config: Any, workdir: pathlib.Path, say: Callable[[str], None] = print) -> str:

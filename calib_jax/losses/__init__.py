@@ -15,7 +15,9 @@ from calib_jax.losses._coupled import mmce_weighted as mmce_weighted
 from calib_jax.losses._distillation import distillation as distillation
 from calib_jax.losses._distillation import teacher_annealing as teacher_annealing
 from calib_jax.losses._entropy import brier as brier
+from calib_jax.losses._entropy import bsce_gra as bsce_gra
 from calib_jax.losses._entropy import cross_entropy as cross_entropy
+from calib_jax.losses._entropy import logit_norm as logit_norm
 from calib_jax.losses._focal import calfocal as calfocal
 from calib_jax.losses._focal import dual_focal as dual_focal
 from calib_jax.losses._focal import flsd53 as flsd53

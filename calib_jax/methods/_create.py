@@ -2,30 +2,34 @@
 
 import difflib
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from calib_jax.methods._base import Method
-from calib_jax.methods._objectives import OBJECTIVES
+from calib_jax.methods._mixup import mixup
+from calib_jax.methods._objectives import OBJECTIVES, Objective
 from calib_jax.methods._supervised import supervised
 
-NAMES = tuple(OBJECTIVES)
+_BUILDERS: dict[str, Callable[..., Objective | Method]] = {**OBJECTIVES, "mixup": mixup}
+NAMES = tuple(_BUILDERS)
 
 
 def create(name: str, **options: Any) -> Method:
     """A method by name.
 
     Args:
-      name: one of `NAMES`.
+      name: one of `NAMES`. The name of an objective means ordinary training with it.
       **options: see `options(name)`.
     """
     check_name(name)
-    return supervised(OBJECTIVES[name](**options))
+    made = _BUILDERS[name](**options)
+    return supervised(made) if isinstance(made, Objective) else made
 
 
 def options(name: str) -> dict[str, Any]:
     """The options of a method with their defaults."""
     check_name(name)
-    parameters = inspect.signature(OBJECTIVES[name]).parameters
+    parameters = inspect.signature(_BUILDERS[name]).parameters
     return {key: parameter.default for key, parameter in parameters.items()}
 
 

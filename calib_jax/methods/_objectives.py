@@ -1,6 +1,6 @@
-"""What is minimised, given logits and labels: every loss of the AdaFocal paper's comparison.
+"""What is minimised, given logits and labels: every loss of the AdaFocal paper's comparison, and more.
 
-An objective is the exchangeable part of a method: mixup, AutoLabel and plain training all take one.
+An objective is the exchangeable part of a method: label smoothing, mixup and plain training all take one.
 """
 
 from collections.abc import Callable
@@ -35,12 +35,16 @@ def cross_entropy() -> Objective:
     return Objective(lambda logits, labels, _: losses.cross_entropy(logits, labels))
 
 
-def label_smoothing(smoothing: float = 0.05, kind: str = "others") -> Objective:
-    def loss(logits: jax.Array, labels: jax.Array, _: State) -> jax.Array:
-        soft = targets.smooth(labels, logits.shape[-1], smoothing, kind)
-        return losses.cross_entropy(logits, soft)
+def label_smoothing(
+    smoothing: float = 0.05, kind: str = "others", objective: "Objective | str" = "cross_entropy"
+) -> Objective:
+    """Any other objective, on smoothed labels."""
+    inner = as_objective(objective)
 
-    return Objective(loss)
+    def loss(logits: jax.Array, labels: jax.Array, state: State) -> jax.Array:
+        return inner.loss(logits, targets.smooth(labels, logits.shape[-1], smoothing, kind), state)
+
+    return inner._replace(loss=loss)
 
 
 def brier() -> Objective:
@@ -120,10 +124,48 @@ def adafocal(
     )
 
 
-OBJECTIVES: dict[str, Callable[..., Objective]] = {
-    f.__name__: f
-    for f in (cross_entropy, label_smoothing, brier, mmce, focal, flsd53, calfocal, adafocal)
-}
+def dual_focal(gamma: float = 5.0) -> Objective:
+    return Objective(lambda logits, labels, _: losses.dual_focal(logits, labels, gamma))
+
+
+def mdca(weight: float = 1.0) -> Objective:
+    """Cross entropy + `weight` x MDCA of the batch."""
+
+    def penalty(logits: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
+        return weight * losses.mdca(logits, labels, weights=weights)
+
+    return cross_entropy()._replace(penalty=penalty)
+
+
+def mbls(weight: float = 0.1, margin: float = 10.0) -> Objective:
+    """Cross entropy + `weight` x what logit distances exceed `margin` by."""
+
+    def penalty(logits: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
+        return weight * losses.mbls(logits, labels, margin=margin, weights=weights)
+
+    return cross_entropy()._replace(penalty=penalty)
+
+
+def bsce_gra(norm: float = 2.0) -> Objective:
+    return Objective(lambda logits, labels, _: losses.bsce_gra(logits, labels, norm=norm))
+
+
+def logit_norm(tau: float = 0.04) -> Objective:
+    return Objective(lambda logits, labels, _: losses.logit_norm(logits, labels, tau=tau))
+
+
+_PAPER = (cross_entropy, label_smoothing, brier, mmce, focal, flsd53, calfocal, adafocal)
+_BEYOND = (dual_focal, mdca, mbls, bsce_gra, logit_norm)
+OBJECTIVES: dict[str, Callable[..., Objective]] = {f.__name__: f for f in (*_PAPER, *_BEYOND)}
+
+
+def as_objective(objective: Objective | str) -> Objective:
+    """An objective, or one by name with its defaults."""
+    if not isinstance(objective, str):
+        return objective
+    if objective not in OBJECTIVES:
+        raise ValueError(f"objective={objective!r}: expected one of {', '.join(OBJECTIVES)}")
+    return OBJECTIVES[objective]()
 
 
 def _mass_bins(logits: jax.Array, labels: jax.Array, num_bins: int) -> Any:

@@ -11,6 +11,7 @@ def get_config():
     config.method.name = "adafocal"
     config.data.options.num_train = 64
     config.data.augment = "pad_crop_flip"
+    config.data.padding = 1
     config.model.name = "resnet20"
     config.optimizer.weight_decay = 5e-4
     config.train.batch_size = 32

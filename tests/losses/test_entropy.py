@@ -196,3 +196,33 @@ def test_label_shape_errors(name, logits, labels):
         LOSSES[name](logits, labels)
     with pytest.raises(ValueError, match="labels"):  # the same under jit: shapes are static
         jax.jit(LOSSES[name])(logits, labels)
+
+
+def test_bsce_gra_scales_the_gradient_of_cross_entropy_by_the_brier_score() -> None:
+    rng = np.random.default_rng(8)
+    z, y = 2 * rng.normal(size=(6, 4)), rng.integers(0, 4, 6)
+    p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    target = np.eye(4)[y]
+    weight = ((p - target) ** 2).sum(1)
+    found = losses.bsce_gra(z, y)
+    np.testing.assert_allclose(found, -weight * np.log(p[np.arange(6), y]), rtol=1e-5)
+    slope = jax.grad(lambda z: losses.bsce_gra(z, y).sum())(jnp.asarray(z, jnp.float32))
+    np.testing.assert_allclose(slope, weight[:, None] * (p - target), rtol=1e-4, atol=1e-6)
+    soft = losses.bsce_gra(z, jnp.asarray(target, jnp.float32), norm=3.0)
+    weight = (np.abs(p - target) ** 3).sum(1)
+    np.testing.assert_allclose(soft, -weight * np.log(p[np.arange(6), y]), rtol=1e-5)
+
+
+def test_logit_norm_sees_only_the_direction() -> None:
+    rng = np.random.default_rng(9)
+    z, y = rng.normal(size=(5, 3)), rng.integers(0, 3, 5)
+    unit = z / np.linalg.norm(z, axis=1, keepdims=True) / 0.1
+    expected = np.log(np.exp(unit).sum(1)) - unit[np.arange(5), y]
+    for scale in (1.0, 1e-3, 1e4):
+        np.testing.assert_allclose(losses.logit_norm(scale * z, y, tau=0.1), expected, rtol=1e-4)
+    slope = jax.grad(lambda z: losses.logit_norm(z, y).sum())(jnp.asarray(1e4 * z, jnp.float32))
+    # Along the logits themselves nothing changes.
+    np.testing.assert_allclose(np.sum(slope * z, axis=1), 0, atol=1e-5)
+    zero = jax.value_and_grad(lambda z: losses.logit_norm(z, y).sum())(jnp.zeros((5, 3)))
+    assert np.isfinite(zero[0])
+    assert np.isfinite(zero[1]).all()

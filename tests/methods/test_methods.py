@@ -46,20 +46,34 @@ EXPECTED = {
     # Nothing is known of the validation set yet: gamma is 1 everywhere.
     "calfocal": ({"lam": 5.0}, lambda: losses.focal(LOGITS, LABELS, 1.0).mean()),
     "adafocal": ({}, lambda: losses.focal(LOGITS, LABELS, 1.0).mean()),
+    "dual_focal": ({"gamma": 2.0}, lambda: losses.dual_focal(LOGITS, LABELS, 2.0).mean()),
+    "mdca": (
+        {"weight": 3.0},
+        lambda: losses.cross_entropy(LOGITS, LABELS).mean() + 3 * losses.mdca(LOGITS, LABELS),
+    ),
+    "mbls": (
+        {"weight": 0.5, "margin": 2.0},
+        lambda: (
+            losses.cross_entropy(LOGITS, LABELS).mean()
+            + 0.5 * losses.mbls(LOGITS, LABELS, margin=2.0)
+        ),
+    ),
+    "bsce_gra": ({}, lambda: losses.bsce_gra(LOGITS, LABELS).mean()),
+    "logit_norm": ({"tau": 0.5}, lambda: losses.logit_norm(LOGITS, LABELS, tau=0.5).mean()),
 }
 
 
 def test_every_method_is_tested() -> None:
-    assert set(EXPECTED) == set(methods.NAMES)
+    assert set(EXPECTED) | {"mixup"} == set(methods.NAMES)
 
 
-@pytest.mark.parametrize("name", methods.NAMES)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_loss_is_the_mean_of_the_named_loss(name: str) -> None:
     options, expected = EXPECTED[name]
     assert _loss(name, **options) == pytest.approx(float(expected()), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", methods.NAMES)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_options_are_what_create_takes(name: str) -> None:
     options = methods.options(name)
     assert _loss(name, **options) == pytest.approx(_loss(name), rel=1e-6)
@@ -108,3 +122,86 @@ def test_unknown_names_get_a_hint() -> None:
         ValueError, match=r"method=.adafocl.: expected one of .*did you mean .adafocal"
     ):
         methods.create("adafocl")
+
+
+def test_label_smoothing_of_adafocal_keeps_adafocals_state() -> None:
+    method = methods.create("label_smoothing", smoothing=0.1, objective="adafocal")
+    after = method.after_epoch(method.init(INFO), lambda: (LOGITS, LABELS), jax.random.key(0))
+    expected = float(losses.adafocal(LOGITS, SMOOTH, after).mean())
+    value = _loss("label_smoothing", state=after, smoothing=0.1, objective="adafocal")
+    assert value == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(ValueError, match="objective='adafocl': expected one of"):
+        methods.create("label_smoothing", objective="adafocl")
+
+
+class _Affine:
+    """A network of three cuts whose numbers can be followed by hand."""
+
+    def embed(self, params, inputs, key):
+        return inputs["image"]
+
+    def features(self, params, x, inputs, key):
+        return jnp.square(x), {"mask": inputs.get("mask")}
+
+    def head(self, params, x, key):
+        return params * x
+
+
+@pytest.mark.parametrize("place", ["inputs", "features"])
+@pytest.mark.parametrize("objective", ["cross_entropy", "adafocal"])
+def test_mixup_mixes_inputs_or_features_and_labels_alike(place: str, objective: str) -> None:
+    method = methods.create("mixup", alpha=0.4, place=place, objective=objective)
+    mask = jnp.tril(jnp.ones((N, N), jnp.int32))
+    batch = methods.Batch({"image": LOGITS, "mask": mask}, LABELS, jnp.arange(N), jnp.ones(N))
+    key = jax.random.key(7)
+    value, aux = method.loss(_Affine(), jnp.float32(1), method.init(INFO), batch, key)
+    keys = jax.random.split(key, 5)
+    lam = float(jax.random.beta(keys[0], 0.4, 0.4))
+    partner = np.asarray(jax.random.permutation(keys[1], N))
+    assert 0.01 < lam < 0.99
+    x = np.asarray(LOGITS)
+    if place == "inputs":
+        logits = (lam * x + (1 - lam) * x[partner]) ** 2
+        np.testing.assert_array_equal(aux.network["mask"], np.maximum(mask, mask[partner]))
+    else:
+        logits = lam * x**2 + (1 - lam) * x[partner] ** 2
+        np.testing.assert_array_equal(aux.network["mask"], mask)
+    np.testing.assert_allclose(aux.logits, logits, rtol=1e-5)
+    y = np.eye(K)[np.asarray(LABELS)]
+    soft = jnp.asarray(lam * y + (1 - lam) * y[partner], jnp.float32)
+    per_example = {
+        "cross_entropy": losses.cross_entropy(logits, soft),
+        "adafocal": losses.adafocal(logits, soft, losses.adafocal_init()),
+    }
+    assert float(value) == pytest.approx(float(per_example[objective].mean()), rel=1e-4)
+    with pytest.raises(ValueError, match="place='logits': expected one of inputs, features"):
+        methods.create("mixup", place="logits")
+
+
+def test_watching_logs_training_confidence_by_validation_bin_and_changes_nothing() -> None:
+    plain = methods.create("adafocal", num_bins=5)
+    method = methods.watched(plain, num_bins=5)
+    batch = methods.Batch({"image": LOGITS}, LABELS, jnp.arange(N), jnp.ones(N).at[:4].set(0))
+    state = method.init(INFO)
+    value, aux = method.loss(_apply, jnp.float32(1), state, batch, jax.random.key(0))
+    same, _ = plain.loss(_apply, jnp.float32(1), plain.init(INFO), batch, jax.random.key(0))
+    assert float(value) == float(same)
+
+    first = method.after_epoch(state, lambda: (LOGITS, LABELS), jax.random.key(0))
+    stepped = jax.jit(method.after_step)(first, batch, aux)
+    stepped = method.after_step(stepped, batch, aux)
+    after = method.after_epoch(stepped, lambda: (LOGITS, LABELS), jax.random.key(0))
+    shown = method.report(after, LOGITS, LABELS)
+
+    probs = np.exp(np.asarray(LOGITS, np.float64))
+    probs /= probs.sum(1, keepdims=True)
+    p = probs[np.arange(N), LABELS][4:]
+    bins = np.searchsorted(np.asarray(first.edges), p, side="right")
+    expected = [p[bins == b].mean() if (bins == b).any() else 0.0 for b in range(5)]
+    np.testing.assert_allclose(shown["train_confidence"], expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        shown["val_confidence"] - shown["val_accuracy"], shown["gap"], atol=1e-6
+    )
+    np.testing.assert_array_equal(after.confidence, 0)
+    direct = plain.after_epoch(plain.init(INFO), lambda: (LOGITS, LABELS), jax.random.key(0))
+    np.testing.assert_array_equal(first.method.gamma, direct.gamma)

@@ -81,7 +81,7 @@ def test_step_is_gradient_descent_on_the_mean_cross_entropy() -> None:
     assert int(state.sums.failed) == -1
 
 
-@pytest.mark.parametrize("method", methods.NAMES)
+@pytest.mark.parametrize("method", methods.OBJECTIVES)
 def test_filling_changes_nothing(method: str) -> None:
     full = _batch(filled=4)
     short = jax.tree.map(lambda x: x[: N - 4], full)
