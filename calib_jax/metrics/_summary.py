@@ -46,6 +46,7 @@ def summary(
         "ece_mass": ece(confidence, correct, scheme="mass", weights=weights),
         "ece_debiased": ece_debiased(confidence, correct, weights=weights),
         "ece_sweep": ece_sweep(confidence, correct, weights=weights),
+        "ece_sweep_width": ece_sweep(confidence, correct, "width", weights=weights),
         "smooth_ece": smooth_ece(confidence, correct, weights=weights),
         "classwise_ece": classwise_ece(jax.nn.softmax(logits), labels, weights=weights),
         "mce": bins.mce(),

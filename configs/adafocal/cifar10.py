@@ -1,6 +1,6 @@
 """CIFAR-10 x ResNet-50, ResNet-110, WRN-26-10, DenseNet-121 (AdaFocal, tables 1 and 2, fig. 6).
 
-    python -m calib_jax.main --config configs/adafocal/cifar10.py:resnet50 --workdir runs/cifar10_resnet50
+    python -m calib_jax.main --config configs/adafocal/cifar10.py:resnet50 --workdir runs/cifar10
 
 After the colon: resnet50, resnet110, wide_resnet_26_10 or densenet121 (or resnet20, for a machine
 without accelerator). --config.method.name picks one of the six methods. Needs in CALIB_JAX_DATA the

@@ -1,6 +1,6 @@
 """CIFAR-100 x ResNet-50, ResNet-110, WRN-26-10, DenseNet-121 (AdaFocal, tables 1 and 2).
 
-    python -m calib_jax.main --config configs/adafocal/cifar100.py:resnet50 --workdir runs/cifar100_resnet50
+    python -m calib_jax.main --config configs/adafocal/cifar100.py:resnet50 --workdir runs/cifar100
 
 After the colon as for CIFAR-10, and everything else as there (see cifar10.py). Needs in
 CALIB_JAX_DATA the binary edition of CIFAR-100. Brier with ResNet-110 has 430 epochs

@@ -1,6 +1,6 @@
 """ImageNet x ResNet-50, ResNet-110, DenseNet-121 (AdaFocal, tables 1 and 2, figs. 4 and 5).
 
-    python -m calib_jax.main --config configs/adafocal/imagenet.py:resnet50 --workdir runs/imagenet_resnet50
+    python -m calib_jax.main --config configs/adafocal/imagenet.py:resnet50 --workdir runs/imagenet
 
 After the colon: resnet50, resnet110 or densenet121. Needs in CALIB_JAX_DATA imagenet2012 as
 prepared by tensorflow_datasets in the array_record format. Images are read by worker processes

@@ -1,6 +1,6 @@
 """Tiny-ImageNet x ResNet-50, ResNet-110 (AdaFocal, tables 1 and 2).
 
-    python -m calib_jax.main --config configs/adafocal/tiny_imagenet.py:resnet50 --workdir runs/tiny_resnet50
+    python -m calib_jax.main --config configs/adafocal/tiny_imagenet.py:resnet50 --workdir runs/tiny
 
 After the colon: resnet50 or resnet110. Needs in CALIB_JAX_DATA the folder tiny-imagenet-200.
 
