@@ -1,4 +1,4 @@
-"""Losses, value and gradient of a batch, against plain torch; AdaFocal against cross entropy."""
+"""Losses, value and gradient of a batch, against plain torch."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,9 +16,6 @@ Loss = Callable[..., jax.Array]
 _BATCHES = (128, 1024)
 _CLASSES = (10, 100)
 _GAMMA = 3.0
-# As late in a training: some bins focal, some inverse focal, edges of equal mass.
-_EDGES = (np.arange(1, 15) / 15.0) ** 0.7
-_GAMMAS = np.linspace(3.0, -0.8, 15)
 
 
 def cases(quick: bool) -> Iterator[Case]:
@@ -26,61 +23,40 @@ def cases(quick: bool) -> Iterator[Case]:
     for batch in _BATCHES:
         for num_classes in _CLASSES:
             yield from _against_torch(batch, num_classes)
-    for num_classes in _CLASSES:
-        yield _adafocal_overhead(1024, num_classes)
 
 
 def _against_torch(batch: int, num_classes: int) -> Iterator[Case]:
     logits, labels = _data.predictions(batch, num_classes)
-    state = _adafocal_state()
 
     def torch_loss(name: str, *arguments: Any) -> Contestant:
-        return Contestant(
-            "torch", lambda: _torch_step(name, logits, labels, *arguments), torch=True
-        )
+        return Contestant("torch", lambda: torch_step(name, logits, labels, *arguments), torch=True)
 
     def case(name: str, ours: Contestant, rival: Contestant) -> Case:
         sizes = f"B={batch}, K={num_classes}"
         return Case(f"{name}, {sizes}", ours, [rival], tolerance=2e-4, relative=True)
 
     yield case(
-        "cross entropy", _step(losses.cross_entropy, logits, labels), torch_loss("cross_entropy")
+        "cross entropy", step(losses.cross_entropy, logits, labels), torch_loss("cross_entropy")
     )
     yield case(
         f"focal, gamma {_GAMMA:g}",
-        _step(lambda z, y: losses.focal(z, y, _GAMMA), logits, labels),
+        step(lambda z, y: losses.focal(z, y, _GAMMA), logits, labels),
         torch_loss("focal", _GAMMA),
     )
     yield case(
-        "AdaFocal, 15 bins",
-        _step(losses.adafocal, logits, labels, state),
-        torch_loss("adafocal", _EDGES.tolist(), _GAMMAS.tolist()),
-    )
-    yield case(
         "MMCE_w",
-        _step(losses.mmce_weighted, logits, labels),
+        step(losses.mmce_weighted, logits, labels),
         torch_loss("mmce_weighted"),
     )
 
 
-def _adafocal_overhead(batch: int, num_classes: int) -> Case:
-    logits, labels = _data.predictions(batch, num_classes)
-    adafocal = _step(losses.adafocal, logits, labels, _adafocal_state())
-    return Case(
-        f"AdaFocal over cross entropy, B={batch}, K={num_classes}",
-        _step(losses.cross_entropy, logits, labels, name="calib_jax, cross entropy"),
-        [Contestant("calib_jax, AdaFocal", adafocal.prepare, compared=False, at_most=1.5)],
-        tolerance=0.0,
-    )
-
-
-def _step(loss: Loss, *arguments: Any, name: str = "calib_jax") -> Contestant:
+def step(loss: Loss, *arguments: Any, name: str = "calib_jax") -> Contestant:
     """Mean loss and its gradient with respect to the logits, jitted once."""
-    step = jax.jit(jax.value_and_grad(lambda *a: jnp.mean(loss(*a))))
-    return Contestant(name, lambda: on_device(step, *arguments))
+    both = jax.jit(jax.value_and_grad(lambda *a: jnp.mean(loss(*a))))
+    return Contestant(name, lambda: on_device(both, *arguments))
 
 
-def _torch_step(name: str, logits: np.ndarray, labels: np.ndarray, *arguments: Any) -> Call:
+def torch_step(name: str, logits: np.ndarray, labels: np.ndarray, *arguments: Any) -> Call:
     import torch
 
     from benchmarks import _plain_torch
@@ -96,9 +72,3 @@ def _torch_step(name: str, logits: np.ndarray, labels: np.ndarray, *arguments: A
         return loss.detach(), z.grad
 
     return call
-
-
-def _adafocal_state() -> losses.AdaFocalState:
-    return losses.AdaFocalState(
-        edges=jnp.asarray(_EDGES, jnp.float32), gamma=jnp.asarray(_GAMMAS, jnp.float32)
-    )

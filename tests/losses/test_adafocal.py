@@ -327,30 +327,47 @@ def test_update_with_no_weight_at_all_keeps_gamma():
     assert np.isfinite(got.edges).all()
 
 
-def test_trajectory_under_scan_equals_python_loop():
-    # 12 epochs, drifting from over- to under-confidence so that gammas rise, clamp and switch
-    epochs, n, m = 12, 40, 5
+def test_thirty_epochs_of_algorithm_1_under_scan():
+    # Over-confident, then under-confident, then over-confident again: gammas rise to the upper clamp,
+    # switch to inverse focal, fall to the lower clamp, and come back. Part of the confidences is
+    # exactly 1 (tied bins); of the last epochs' rows all but 3 are padding (more bins than examples).
+    epochs, n, m = 30, 40, 5
     rng = np.random.default_rng(3)
     confidence = rng.uniform(0.2, 1.0, (epochs, n)).astype(np.float32)
-    accuracy = np.where(np.arange(epochs) < 5, 0.1, 0.98)[:, None]
+    confidence[:, : n // 3] = 1.0
+    t = np.arange(epochs)
+    accuracy = np.where(t < 8, 0.05, np.where(t < 20, 1.0, 0.05))[:, None]
     correct = (rng.uniform(size=(epochs, n)) < accuracy).astype(np.float32)
+    confidence[8:20] *= np.where(rng.uniform(size=(12, n)) < 0.9, 0.5, 1.0)
+    weights = np.ones((epochs, n), np.float32)
+    weights[26:, 3:] = 0
 
     def step(s, data):
-        s = adafocal_update(s, *data, lam=2.0)
+        *seen, w = data
+        s = adafocal_update(s, *seen, lam=2.0, weights=w)
         return s, s
 
-    last, path = jax.jit(lambda s: jax.lax.scan(step, s, (confidence, correct)))(state([1.0] * m))
-    gamma, seen = [1.0] * m, []
+    run = jax.jit(lambda s: jax.lax.scan(step, s, (confidence, correct, weights)))
+    last, path = run(state([1.0] * m))
+    gamma, seen, some_empty, some_tied = [1.0] * m, [[1.0] * m], False, False
     for t in range(epochs):
-        members = bins_by_rank(confidence[t], correct[t], m)
+        members = bins_by_rank(confidence[t], correct[t], m, weights[t])
         gamma = algorithm_1(gamma, members, lam=2.0)
         seen.append(gamma)
         np.testing.assert_allclose(np.asarray(path.gamma)[t], gamma, rtol=1e-4)
-        np.testing.assert_allclose(np.asarray(path.edges)[t], midpoints(members), rtol=1e-6)
-    assert np.max(seen) == 20.0
-    assert np.min(seen) < 0
-    assert -2.0 in np.array(seen)
+        if all(members):
+            np.testing.assert_allclose(np.asarray(path.edges)[t], midpoints(members), rtol=1e-6)
+            some_tied |= 1.0 in midpoints(members)
+        some_empty |= not all(members)
     np.testing.assert_array_equal(last.gamma, np.asarray(path.gamma)[-1])
+    # What the test is for has happened.
+    before, after = np.array(seen[:-1]), np.array(seen[1:])
+    assert ((before > 0) & (after == -0.2)).any(), "no switch to inverse focal"
+    assert ((before < 0) & (after == 0.2)).any(), "no switch back"
+    assert 20.0 in after
+    assert -2.0 in after
+    assert some_empty
+    assert some_tied
 
 
 def test_update_bad_shapes():
