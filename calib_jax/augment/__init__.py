@@ -1,4 +1,6 @@
 """Augmentation on the device: arrays `[batch, height, width, channels]` in and out."""
 
+from calib_jax.augment._corrupt import CORRUPTIONS as CORRUPTIONS
+from calib_jax.augment._corrupt import corrupt as corrupt
 from calib_jax.augment._standard import flip as flip
 from calib_jax.augment._standard import pad_crop as pad_crop

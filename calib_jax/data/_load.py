@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from calib_jax.data._cifar import cifar10, cifar100
+from calib_jax.data._cifar_c import FOLDER, cifar10_c
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._digits import digits
 from calib_jax.data._fashion_mnist import fashion_mnist
@@ -22,6 +23,7 @@ _READERS: dict[str, Callable[..., Dataset]] = {
     "fashion_mnist": fashion_mnist,
     "cifar10": cifar10,
     "cifar100": cifar100,
+    "cifar10_c": cifar10_c,
     "svhn": svhn,
     "tiny_imagenet": tiny_imagenet,
     "imagenet": imagenet,
@@ -60,8 +62,18 @@ def load(
             raise ValueError(
                 f"{name}: option {option!r}: expected {expected}{_hint(option, known)}"
             )
-    folder = data_dir or os.environ.get("CALIB_JAX_DATA")
-    return reader(split, pathlib.Path(folder).expanduser() if folder else None, **options)
+    return reader(split, _folder(data_dir), **options)
+
+
+def has_cifar10_c(corruption: str, data_dir: str | os.PathLike[str] | None = None) -> bool:
+    """Whether the publishers' file of that corruption is there; `data_dir` as in `load`."""
+    folder = _folder(data_dir)
+    return folder is not None and (folder / FOLDER / f"{corruption}.npy").is_file()
+
+
+def _folder(data_dir: str | os.PathLike[str] | None) -> pathlib.Path | None:
+    named = data_dir or os.environ.get("CALIB_JAX_DATA")
+    return pathlib.Path(named).expanduser() if named else None
 
 
 def _hint(word: str, known: Iterable[str]) -> str:

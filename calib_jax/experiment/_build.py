@@ -13,6 +13,7 @@ import optax
 
 from calib_jax import augment, data, methods, models, train
 from calib_jax.data import Dataset
+from calib_jax.experiment._shift import load_shift
 
 _AUGMENTS = ("none", "pad_crop_flip")
 _CACHE = pathlib.Path("~/.cache/calib_jax/tokens")
@@ -42,8 +43,9 @@ def load_data(config: Any) -> Data:
     def load(split: str) -> Dataset:
         return data.load(config.data.name, split, folder, **options)
 
-    shift = {name: data.load(name, "test", folder) for name in config.data.shift}
-    sets = Data(load("train"), load("val"), load("test"), shift)
+    test = load("test")
+    shift = dict(load_shift(entry, test, folder) for entry in config.data.shift)
+    sets = Data(_part(load("train"), config.data.num_train), load("val"), test, shift)
     if "text" not in sets.train.inputs:
         return sets
     if config.model.name == "text_cnn":
@@ -61,6 +63,19 @@ def load_data(config: Any) -> Data:
         cache_dir=_CACHE.expanduser(),
     )
     return _each(sets, tokenise)
+
+
+def _part(dataset: Dataset, number: int) -> Dataset:
+    """A random part of a set, the same in every run, or all of it."""
+    if not number:
+        return dataset
+    if not 0 < number <= len(dataset):
+        raise ValueError(
+            f"config.data.num_train={number}: expected at most {len(dataset)}, "
+            f"the training examples of {dataset.name}, or 0 for all"
+        )
+    chosen = np.sort(np.random.default_rng(0).permutation(len(dataset))[:number])
+    return dataset.take(chosen)
 
 
 def build_network(config: Any, sets: Data) -> train.Network:

@@ -29,8 +29,9 @@ def default_config() -> ConfigDict:
             "data": {
                 "name": "digits",
                 "options": ConfigDict(),  # of the reader
+                "num_train": 0,  # train on a random part of so many examples; 0: on all
                 "dir": "",  # where the sets are; else $CALIB_JAX_DATA
-                "shift": (),  # names of other sets to evaluate on
+                "shift": (),  # other sets to evaluate on: their names, or 'gaussian_noise:5'
                 "augment": "none",  # or pad_crop_flip
                 "padding": 4,  # pixels, for pad_crop_flip
                 "tokenizer": "",  # folder (†); else model.pretrained
@@ -69,6 +70,7 @@ def default_config() -> ConfigDict:
                 "select": "last",  # or best: which of them is evaluated
             },
             "calibrate": ("temperature", "ets", "spline"),  # fitted on the validation set
+            "tensorboard": False,  # needs the extra of that name
             "num_bootstrap": 500,  # samples behind the intervals of a single run
         }
     )

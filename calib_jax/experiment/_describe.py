@@ -20,8 +20,8 @@ def describe(config: Any) -> str:
         lines += [f"           {note}" for note in part.notes]
     for name in names:
         trainer = _build.build_trainer(config, sets, _build.build_method(config, name))
-        state = trainer.abstract_state()
         if name == names[0]:
+            state = trainer.abstract_state()
             number = sum(leaf.size for leaf in jax.tree.leaves(state.params))
             per_epoch = trainer.train.steps
             lines += [
@@ -30,10 +30,9 @@ def describe(config: Any) -> str:
                 f"{trainer.total_steps} steps, batch {config.train.batch_size} "
                 f"on {trainer.mesh.size} devices; {len(names)} methods x {len(seeds)} seeds",
             ]
-        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
-        memory = trainer.lower().compile().memory_analysis()
+        state_bytes, kept = trainer.memory()
         lines.append(
-            f"memory     {name}: state {size / 1e6:.1f} MB, "
-            f"a step's temporaries {memory.temp_size_in_bytes / 1e6:.1f} MB per device"
+            f"memory     {name}: state {state_bytes / 1e6:.1f} MB on each device, "
+            f"up to {kept / trainer.mesh.size / 1e6:.1f} MB for the gradient of a step"
         )
     return "\n".join(lines)

@@ -1,7 +1,8 @@
 """Judging predictions: metrics before and after post-hoc calibration, with intervals."""
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -11,15 +12,20 @@ import numpy as np
 from calib_jax import metrics, posthoc
 from calib_jax.experiment._predictions import Predictions, as_jax
 
-CALIBRATORS: dict[str, Any] = {
-    "temperature": posthoc.Temperature,
-    "ets": posthoc.EnsembleTemperature,
-    "spline": posthoc.Spline,
-    "vector": posthoc.VectorScaling,
-    "dirichlet": posthoc.Dirichlet,
-    "isotonic": posthoc.Isotonic,
-    "histogram": posthoc.HistogramBinning,
-    "focal_temperature": posthoc.FocalTemperature,
+# name -> fit(logits, labels). Reports show the first whose name begins with `temperature` as "+T".
+CALIBRATORS: dict[str, Callable[..., Any]] = {
+    "temperature": posthoc.Temperature.fit,
+    "ets": posthoc.EnsembleTemperature.fit,
+    "spline": posthoc.Spline.fit,
+    "vector": posthoc.VectorScaling.fit,
+    "dirichlet": posthoc.Dirichlet.fit,
+    "isotonic": posthoc.Isotonic.fit,
+    "histogram": posthoc.HistogramBinning.fit,
+    "focal_temperature": posthoc.FocalTemperature.fit,
+    # As AdaFocal's paper does it: T of 0.1, 0.2, …, 10 with the least equal-mass ECE.
+    "temperature_ece_mass": functools.partial(
+        posthoc.Temperature.fit, criterion="ece_mass", grid=np.arange(1, 101) / 10
+    ),
 }
 
 
@@ -69,9 +75,7 @@ def judge(
       seed: of the halves and the bootstrap.
       num_samples: of the bootstrap.
     """
-    for name in calibrators:
-        if name not in CALIBRATORS:
-            raise ValueError(f"calibrate={name!r}: expected some of {', '.join(CALIBRATORS)}")
+    check_calibrators(calibrators)
     if validation is not None and validation.num_classes != test.num_classes:
         raise ValueError(
             f"validation has {validation.num_classes} classes, the predictions {test.num_classes}"
@@ -80,19 +84,26 @@ def judge(
     key = jax.random.key(seed)
     results = [_judgement("uncalibrated", logits, labels, {}, key, num_samples)]
     for name in calibrators:
-        calibrator = CALIBRATORS[name]
+        fit = CALIBRATORS[name]
         if validation is not None:
-            fitted = [calibrator.fit(*as_jax(validation))]
+            fitted = [fit(*as_jax(validation))]
             probs = fitted[0](logits)
         else:
-            fitted, probs = _cross_fitted(calibrator, logits, labels, seed)
+            fitted, probs = _cross_fitted(fit, logits, labels, seed)
         calibrated = posthoc.logits_from_probs(probs)
         results.append(_judgement(name, calibrated, labels, _numbers(fitted), key, num_samples))
     return results
 
 
+def check_calibrators(names: Sequence[str]) -> None:
+    """Raises for a name that is not in `CALIBRATORS`."""
+    for name in names:
+        if name not in CALIBRATORS:
+            raise ValueError(f"calibrate={name!r}: expected some of {', '.join(CALIBRATORS)}")
+
+
 def _cross_fitted(
-    calibrator: Any, logits: jax.Array, labels: jax.Array, seed: int
+    fit: Callable[..., Any], logits: jax.Array, labels: jax.Array, seed: int
 ) -> tuple[list[Any], jax.Array]:
     n = labels.shape[0]
     if n < 2:
@@ -101,7 +112,7 @@ def _cross_fitted(
     probs = jnp.zeros_like(logits)
     fitted = []
     for fit_on, use_on in (halves, halves[::-1]):
-        fitted.append(calibrator.fit(logits[fit_on], labels[fit_on]))
+        fitted.append(fit(logits[fit_on], labels[fit_on]))
         probs = probs.at[use_on].set(fitted[-1](logits[use_on]))
     return fitted, probs
 

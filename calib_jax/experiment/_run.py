@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from calib_jax import methods, metrics, report, train
+from calib_jax import methods, report, train
 from calib_jax.experiment import _build, _config, _workdir
-from calib_jax.experiment._judge import Judgement, judge
+from calib_jax.experiment._detection import detect
+from calib_jax.experiment._judge import Judgement, check_calibrators, judge
 from calib_jax.experiment._predictions import Predictions
 from calib_jax.experiment._signals import StopRequest
 
@@ -48,6 +49,7 @@ def run(config: Any, workdir: pathlib.Path, say: Callable[[str], None] = print) 
       The comparison, to be printed.
     """
     names, seeds = _config.method_names(config), _config.seeds(config)
+    check_calibrators(config.calibrate)  # now, not after hours of training
     with _workdir.locked(workdir), StopRequest() as stop:
         _workdir.claim(workdir, config)
         sets = functools.cache(lambda: _load(config, say))
@@ -126,7 +128,10 @@ class _Runner:
                 trainer,
                 seed,
                 checkpoints,
-                train.Log(folder / "metrics.jsonl"),
+                train.Log(
+                    folder / "metrics.jsonl",
+                    folder / "tensorboard" if self.config.tensorboard else None,
+                ),
                 title=title,
                 save_seconds=wanted.seconds,
                 save_best=best,
@@ -181,19 +186,8 @@ def _evaluate(
         "train_seconds": round(seconds, 1),
         "splits": {split: [r.to_json() for r in results] for split, results in judged.items()},
         "out_of_distribution": {
-            split: _detection(predicted["test"], predicted[split]) for split in sets.shift
+            split: detect(predicted["test"], predicted[split], judged["test"])
+            for split in sets.shift
         },
     }
     _workdir.write_json(folder / "results.json", record)
-
-
-def _detection(inside: Predictions, outside: Predictions) -> dict[str, float]:
-    """How well entropy and confidence tell the test set from another."""
-    logits = np.concatenate([inside.logits, outside.logits])
-    is_outside = np.arange(len(logits)) >= len(inside.labels)
-    confidence, _ = metrics.top_label(logits, np.zeros(len(logits), np.int32))
-    entropy = metrics.predictive_entropy(logits)
-    return {
-        "auroc_entropy": float(metrics.auroc(entropy, is_outside)),
-        "auroc_confidence": float(metrics.auroc(-confidence, is_outside)),
-    }

@@ -28,6 +28,7 @@ from calib_jax.metrics._selective import e_aurc as e_aurc
 from calib_jax.metrics._selective import fpr_at_tpr as fpr_at_tpr
 from calib_jax.metrics._selective import predictive_entropy as predictive_entropy
 from calib_jax.metrics._selective import risk_coverage as risk_coverage
+from calib_jax.metrics._selective import roc_curve as roc_curve
 from calib_jax.metrics._smooth import SmoothCurve as SmoothCurve
 from calib_jax.metrics._smooth import smooth_curve as smooth_curve
 from calib_jax.metrics._smooth import smooth_ece as smooth_ece

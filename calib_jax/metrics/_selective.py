@@ -105,15 +105,27 @@ def fpr_at_tpr(
 
     An example counts as positive if its score reaches the threshold. Arguments as in `auroc`.
     """
+    false, true = roc_curve(scores, positives, weights=weights)
+    rate = jnp.min(jnp.where(true >= tpr - 1e-6, false, 1.0))
+    return jnp.where(jnp.isnan(true[-1]), jnp.nan, rate)
+
+
+@jax.jit
+def roc_curve(
+    scores: ArrayLike, positives: ArrayLike, *, weights: ArrayLike | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """The ROC curve: false and true positive rate `[n + 1]` from (0, 0) to (1, 1).
+
+    A point for every example's score as the threshold, which it reaches; examples of the same score
+    enter together. Arguments as in `auroc`; the rate of a kind that is missing is NaN.
+    """
     positive, negative, first, _ = _by_score(scores, positives, weights)
 
-    def rate_from(column: jax.Array) -> jax.Array:
-        """Share at or above each example's score."""
-        return 1 - _before(column)[first] / jnp.sum(column)
+    def rates(column: jax.Array) -> jax.Array:
+        at_or_above = 1 - _before(column)[first] / jnp.sum(column)
+        return jnp.concatenate([jnp.zeros(1), at_or_above[::-1]])
 
-    enough = rate_from(positive) >= tpr - 1e-6
-    rate = jnp.min(jnp.where(enough, rate_from(negative), 1.0))
-    return jnp.where(jnp.sum(positive) > 0, rate, jnp.nan)
+    return rates(negative), rates(positive)
 
 
 def _errors_by_confidence(

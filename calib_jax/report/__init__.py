@@ -1,14 +1,17 @@
 """Reports: tables and pictures of judged predictions. Plots return their figure and show nothing."""
 
+from calib_jax.report._bin_plots import plot_correspondence as plot_correspondence
+from calib_jax.report._bin_plots import plot_gamma as plot_gamma
 from calib_jax.report._html import Picture as Picture
 from calib_jax.report._html import Section as Section
 from calib_jax.report._html import write_html as write_html
+from calib_jax.report._loss_plots import plot_focal_losses as plot_focal_losses
 from calib_jax.report._plots import plot_reliability as plot_reliability
 from calib_jax.report._plots import plot_risk_coverage as plot_risk_coverage
-from calib_jax.report._summary import comparison_text as comparison_text
+from calib_jax.report._plots import plot_roc as plot_roc
 from calib_jax.report._summary import summarise as summarise
-from calib_jax.report._summary import summary_markdown as summary_markdown
 from calib_jax.report._tables import metric_table as metric_table
+from calib_jax.report._text import comparison_text as comparison_text
+from calib_jax.report._text import summary_markdown as summary_markdown
 from calib_jax.report._training_plots import plot_curves as plot_curves
-from calib_jax.report._training_plots import plot_gamma as plot_gamma
 from calib_jax.report._workdir import write_report as write_report

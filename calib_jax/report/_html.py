@@ -12,7 +12,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from calib_jax.report._summary import LEGEND, Cell, Table, calibrator_tables, compact_table
+from calib_jax.report._comparison import Cell, Table, calibrator_tables, compact_table
+from calib_jax.report._text import legend
 
 _SHARPNESS = 1.5  # picture's pixels per pixel of the page
 _FRAME = 14  # pixels that a picture's card adds to its width
@@ -35,7 +36,7 @@ _EXPLAINED = (
     ("smooth ECE", "the same idea with a kernel that chooses its own width in place of bins"),
     ("classwise ECE", "equal-width ECE of each class's probability, averaged over the classes"),
     ("ECE debiased", "root-mean-square over the bins, less what sampling noise alone would show"),
-    ("ECE sweep", "equal mass, with as many bins as leave the accuracies rising"),
+    ("ECE sweep", "with as many bins, of equal mass or width, as leave the accuracies rising"),
     ("MCE", "the largest gap of a single equal-width bin; noisy, as that bin may be nearly empty"),
     ("AURC", "error rate of the most confident part, averaged over all sizes of that part"),
 )
@@ -52,11 +53,12 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A part of the report, in this order: title, text, pictures, preformatted text.
+    """A part of the report, in this order: title, text, tables, pictures, preformatted text.
 
     Attributes:
       title: heading; the line that opens it, if folded.
       text: a paragraph.
+      tables: with a row per method.
       pictures: side by side where the page is wide enough.
       code: shown as it is.
       folded: closed until the reader opens it.
@@ -64,6 +66,7 @@ class Section:
 
     title: str
     text: str = ""
+    tables: Sequence[Table] = ()
     pictures: Sequence[Picture] = ()
     code: str = ""
     folded: bool = False
@@ -92,7 +95,7 @@ def write_html(
         f"<h1>{escape(title)}</h1>",
         f'<p class="headline">{escape(headline)}</p>',
         *(_table(compact_table(summary, split), "method") for split in splits),
-        f'<p class="note">{escape(LEGEND)}</p>',
+        f'<p class="note">{escape(legend(summary))}</p>',
         *(_section(section) for section in sections if not section.folded),
         "<h2>Which number is which</h2>",
         "<dl>"
@@ -117,6 +120,7 @@ def _section(section: Section) -> str:
     parts = []
     if section.text:
         parts.append(f"<p>{escape(section.text)}</p>")
+    parts += [_table(table, "method") for table in section.tables]
     if section.pictures:
         parts.append('<div class="pictures">' + "".join(map(_picture, section.pictures)) + "</div>")
     if section.code:

@@ -1,6 +1,6 @@
-"""Pictures: reliability diagrams and risk-coverage curves."""
+"""Pictures: reliability diagrams, risk-coverage curves and ROC curves."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
@@ -9,6 +9,8 @@ from matplotlib.figure import Figure
 
 from calib_jax import metrics
 
+# Okabe and Ito's colours, which the colour-blind tell apart too, without the yellow.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _BAR, _GAP, _CURVE = "#92b5d8", "#d65f5f", "#222222"
 
 
@@ -80,6 +82,33 @@ def plot_risk_coverage(panels: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> 
     )
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8, loc="upper left", frameon=False)
+    axes.grid(alpha=0.25)
+    return figure
+
+
+def plot_roc(methods: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> Figure:
+    """ROC curves of telling two sets apart, a colour per method.
+
+    Args:
+      methods: for each its scores `[n]` and positives `[n]` before temperature scaling (solid) and,
+        if there is one, after it (dashed).
+
+    Returns:
+      The figure.
+    """
+    figure = Figure(figsize=(5.6, 5.2), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color="0.5", ls=":", lw=1)
+    for i, (name, pairs) in enumerate(methods.items()):
+        areas = [f"{100 * float(metrics.auroc(*pair)):.2f} %" for pair in pairs]
+        label = f"{name}  AUROC {', +T '.join(areas)}"
+        for pair, style in zip(pairs, ("-", (0, (4, 2))), strict=False):
+            false, true = map(np.asarray, metrics.roc_curve(*pair))
+            axes.plot(false, true, ls=style, lw=1.5, color=COLOURS[i % len(COLOURS)], label=label)
+            label = "_"  # one entry per method
+    axes.set(xlabel="false positive rate", ylabel="true positive rate", xlim=(0, 1), ylim=(0, 1))
+    axes.set_aspect("equal")
+    axes.legend(fontsize=8, loc="lower right")
     axes.grid(alpha=0.25)
     return figure
 

@@ -11,14 +11,19 @@ from typing import Any
 import numpy as np
 
 from calib_jax import metrics
+from calib_jax.report._bin_plots import plot_correspondence, plot_gamma
+from calib_jax.report._comparison import detection_table
 from calib_jax.report._html import Picture, Section, png, write_html
-from calib_jax.report._plots import plot_reliability
-from calib_jax.report._summary import comparison_text, summarise, summary_markdown
-from calib_jax.report._training_plots import plot_curves, plot_gamma
+from calib_jax.report._plots import plot_reliability, plot_roc
+from calib_jax.report._summary import summarise
+from calib_jax.report._text import DETECTION_MEANS, comparison_text, summary_markdown
+from calib_jax.report._training_plots import plot_curves
+
+Runs = Mapping[str, tuple[Mapping[str, Any], pathlib.Path]]  # of each method: results and folder
 
 
 def write_report(workdir: str | pathlib.Path) -> str:
-    """Writes `summary.json`, `summary.md`, `report.html` and `plots/curves.png` of a workdir.
+    """Writes `summary.json`, `summary.md`, `report.html` and `plots/*.png` of a workdir.
 
     All runs that have a `results.json` count; the report names those that have none yet.
 
@@ -49,12 +54,13 @@ def write_report(workdir: str | pathlib.Path) -> str:
         first_runs.setdefault(record["method"], (record, folder))
 
     config = _read_json(workdir / "config.json")
-    curves = png(plot_curves(rows))
+    plots = {"curves": png(plot_curves(rows))}
     sections = [
+        *_detection(summary, first_runs, plots),
         *_reliability(summary, first_runs),
-        *_gamma(rows, first_runs),
+        *_bins(rows, first_runs),
         Section("Training", pictures=[Picture(
-            curves, f"Curves over the epochs of {', '.join(rows)}",
+            plots["curves"], f"Curves over the epochs of {', '.join(rows)}",
             "Mean over the seeds, in a band from the smallest to the largest of them.",
         )]),
         Section("Configuration", code=json.dumps(config, indent=2), folded=True),
@@ -68,9 +74,11 @@ def write_report(workdir: str | pathlib.Path) -> str:
         sections=sections,
     )
     (workdir / "plots").mkdir(exist_ok=True)
-    (workdir / "plots" / "curves.png").write_bytes(curves)
+    for name, picture in plots.items():
+        (workdir / "plots" / f"{name}.png").write_bytes(picture)
     (workdir / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    (workdir / "summary.md").write_text(summary_markdown(summary), encoding="utf-8")
+    named = {part: _named(config, part) for part in ("data", "model")}
+    (workdir / "summary.md").write_text(summary_markdown(summary, **named), encoding="utf-8")
     return f"{comparison_text(summary)}\nreport: {workdir / 'report.html'}"
 
 
@@ -81,12 +89,11 @@ def _headline(
     unfinished: Sequence[str],
 ) -> str:
     """What was compared, on what, where and when, as far as config.json says so."""
-    config = record.get("config", record)
     methods = list(summary["methods"])
     text = " and ".join(filter(None, [", ".join(methods[:-1]), methods[-1]]))
     for word, part in (("on", "data"), ("with", "model")):
-        if "name" in config.get(part, {}):
-            text += f" {word} {config[part]['name']}"
+        if name := _named(record, part):
+            text += f" {word} {name}"
     seeds = sorted({seed for m in summary["methods"].values() for seed in m["seeds"]})
     text += f"; seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
     if "devices" in record:
@@ -100,9 +107,46 @@ def _headline(
     return text
 
 
-def _reliability(
-    summary: Mapping[str, Any], runs: Mapping[str, tuple[Mapping[str, Any], pathlib.Path]]
-) -> list[Section]:
+def _named(record: Mapping[str, Any], part: str) -> str:
+    """The name of the data or the model, if config.json has one."""
+    return record.get("config", record).get(part, {}).get("name", "")
+
+
+def _detection(summary: Mapping[str, Any], runs: Runs, plots: dict[str, bytes]) -> list[Section]:
+    """For every other set its table and ROC curves, which join `plots`."""
+    sections = []
+    for outside in summary["out_of_distribution"]:
+        curves, text = {}, DETECTION_MEANS
+        for method, (record, folder) in runs.items():
+            paths = [folder / "logits" / f"{split}.npz" for split in ("test", outside)]
+            if missing := [path.name for path in paths if not path.is_file()]:
+                text += f" No curve of {method}: {missing[0]} is not among its logits."
+                continue
+            inside, other = (_read_logits(path)[0] for path in paths)
+            logits = np.concatenate([inside, other])
+            is_other = np.arange(len(logits)) >= len(inside)
+            curves[method] = [
+                (np.asarray(metrics.predictive_entropy(logits / t)), is_other)
+                for _, t in _temperatures(record, "test")
+            ]
+        pictures = []
+        if curves:
+            plots[f"roc_{outside}"] = png(plot_roc(curves))
+            seeds = sorted({runs[method][0]["seed"] for method in curves})
+            pictures.append(Picture(
+                plots[f"roc_{outside}"],
+                f"ROC curves of telling {outside} from test by entropy, of {', '.join(curves)}",
+                "By entropy of the softmax; solid before, dashed after temperature scaling. "
+                f"Seed {', '.join(map(str, seeds))}.",
+            ))  # fmt: skip
+        sections.append(Section(
+            f"Out of distribution: {outside}", text,
+            tables=[detection_table(summary, outside)], pictures=pictures,
+        ))  # fmt: skip
+    return sections
+
+
+def _reliability(summary: Mapping[str, Any], runs: Runs) -> list[Section]:
     """Before and after temperature scaling, on the test split or, without one, on the first."""
     split = "test" if "test" in summary["splits"] else next(iter(summary["splits"]))
     sections = []
@@ -131,24 +175,44 @@ def _reliability(
 
 
 def _temperatures(record: Mapping[str, Any], split: str) -> list[tuple[str, float]]:
-    found = [j["parameters"] for j in record["splits"].get(split, []) if j["name"] == "temperature"]
+    """What is shown of a run: as it is, and after the temperature scaling that tables call +T."""
+    judgements = record["splits"].get(split, [])
+    found = [j["parameters"] for j in judgements if j["name"].startswith("temperature")][:1]
     after = [(f"after temperature {p['temperature'][0]:.2f}", p["temperature"][0]) for p in found]
     return [("before temperature scaling", 1.0), *after]
 
 
-def _gamma(
-    rows: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]],
-    runs: Mapping[str, tuple[Mapping[str, Any], pathlib.Path]],
-) -> list[Section]:
-    return [
-        Section(f"γ of {method}, bin by bin", pictures=[Picture(
-            png(plot_gamma(seeds[0])), f"γ per probability bin over the epochs of {method}",
-            "Below: γ, focal loss above zero and inverse focal below. On top, where it was recorded: "
-            "confidence less accuracy of the bin on validation, which drives it. Bins hold equally "
-            f"many examples; their ranges are the last ones. Seed {runs[method][0]['seed']}.",
-        )])
-        for method, seeds in rows.items() if any("method/gamma" in row for row in seeds[0])
-    ]  # fmt: skip
+def _bins(rows: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], runs: Runs) -> list[Section]:
+    """What the methods that are steered by bins logged of them: the first seed of each."""
+    sections = []
+    for method, seeds in rows.items():
+        logged = {key for row in seeds[0] for key in row}
+        seed = f"Seed {runs[method][0]['seed']}."
+        if logged & {"method/gamma", "method/gap"}:
+            what = "γ" if "method/gamma" in logged else "Calibration gap"
+            caption = (
+                "Below: γ, focal loss above zero and inverse focal below. On top, where it was "
+                "recorded: confidence less accuracy of the bin on validation, which drives it."
+                if "method/gamma" in logged
+                else "Confidence less accuracy of the bin on validation, which drives the loss."
+            )
+            sections.append(Section(f"{what} of {method}, bin by bin", pictures=[Picture(
+                png(plot_gamma(seeds[0])), f"{what} per probability bin over the epochs of {method}",
+                f"{caption} Bins hold equally many examples; their ranges are the last ones. {seed}",
+            )]))  # fmt: skip
+        if "method/train_confidence" in logged:
+            sections.append(Section(
+                f"Training and validation confidence of {method}",
+                pictures=[Picture(
+                    png(plot_correspondence(seeds[0])),
+                    f"Confidence in training and validation over the epochs of {method}, three bins",
+                    "Training examples are put in the bins of the validation set by the probability "
+                    "of their label. Where its confidence moves, that of validation should follow; "
+                    "the shaded distance to the accuracy is the calibration gap. "
+                    f"Ranges are the last ones. {seed}",
+                )],
+            ))  # fmt: skip
+    return sections
 
 
 def _read_json(path: pathlib.Path) -> Any:

@@ -8,10 +8,17 @@ from typing import Any
 
 
 class Log:
-    """Lines of a run, in the order of their steps."""
+    """Lines of a run, in the order of their steps.
 
-    def __init__(self, path: pathlib.Path) -> None:
+    Args:
+      path: of the file.
+      tensorboard: write scalars to this folder as well.
+    """
+
+    def __init__(self, path: pathlib.Path, tensorboard: pathlib.Path | None = None) -> None:
         self.path = path
+        self._tensorboard = tensorboard
+        self._writer: Any = None
 
     def rows(self) -> list[dict[str, Any]]:
         """All complete lines; a last one that was cut off when the machine stopped is not one."""
@@ -26,6 +33,8 @@ class Log:
             file.write(json.dumps(row) + "\n")
             file.flush()
             os.fsync(file.fileno())
+        if self._tensorboard is not None:
+            self._show(row)
 
     def cut(self, step: int) -> None:
         """Drops the lines after `step`, which a resumed run will write again."""
@@ -34,3 +43,19 @@ class Log:
             new = self.path.with_suffix(".tmp")
             new.write_text("".join(kept))
             new.replace(self.path)
+
+    def _show(self, row: Mapping[str, Any]) -> None:
+        if self._writer is None:
+            try:
+                import tensorboardX
+            except ModuleNotFoundError:
+                raise ValueError(
+                    "config.tensorboard=True needs tensorboardX: pip install 'calib_jax[tensorboard]'"
+                ) from None
+            # What a killed run showed of the steps to come is taken back.
+            self._writer = tensorboardX.SummaryWriter(
+                str(self._tensorboard), purge_step=row["step"], flush_secs=10
+            )
+        for key, value in row.items():
+            if isinstance(value, int | float) and key != "step":
+                self._writer.add_scalar(key, value, row["step"])

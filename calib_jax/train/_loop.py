@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from calib_jax.train._checkpoints import Checkpoints
@@ -170,13 +171,15 @@ class _Run:
         key = jax.random.fold_in(jax.random.fold_in(self.key, step), _AFTER_EPOCH)
         method_state = method.after_epoch(state.method, evaluate, key)
         self._write()
+        # Copies: what is reported may be part of the state, whose memory the next step takes over.
+        reported = jax.tree.map(jnp.copy, method.report(method_state, logits, self.labels))
         self.unwritten = {
             "step": step,
             "epoch": step / trainer.train.steps,
             "train/loss": sums.loss / sums.weight,
             "train/accuracy": sums.correct / sums.weight,
             **_under("val", trainer.judge(logits, self.labels)),
-            **_under("method", method.report(method_state, logits, self.labels)),
+            **_under("method", reported),
         }
         state = trainer.after_evaluation(state, method_state)
         if self.save_best:

@@ -140,11 +140,26 @@ class Trainer:
         changed = _mesh.replicate((method_state, no_sums()), self.mesh)
         return state._replace(method=changed[0], sums=changed[1])
 
-    def lower(self) -> Any:
-        """The training step, lowered but not compiled: for its cost."""
+    def memory(self) -> tuple[int, int]:
+        """Bytes of the state, and of what a step keeps for its gradient, over all devices.
+
+        Nothing is compiled: the second is what the backward pass of one part of a batch needs of the
+        forward pass, before the compiler saves some of it.
+        """
         state = self.abstract_state()
         piece = next(self.train.pieces(self.train.in_order(), 0, 1))
-        return self._run.lower(state, *_arguments(piece), jax.random.key(0), length=piece.length)
+
+        def backward(state: TrainState, arrays: Any) -> Any:
+            batch = gather(piece._replace(arrays=arrays), 0, self.mesh, piece.length)
+            batch = jax.tree.map(lambda x: x[: -(-x.shape[0] // self.setup.accumulate)], batch)
+            network = self.network.bind(state.network)
+
+            def loss(params: Any) -> jax.Array:
+                return self.method.loss(network, params, state.method, batch, jax.random.key(0))[0]
+
+            return jax.vjp(loss, state.params)[1]
+
+        return _num_bytes(state), _num_bytes(jax.eval_shape(backward, state, piece.arrays))
 
     def compilations(self) -> dict[str, int]:
         """How many programs each function has been compiled to; a text set has one per length."""
@@ -192,6 +207,10 @@ class Trainer:
         if transform is not None:
             inputs = transform(inputs)
         return self.network.bind(collections)(params, inputs)[0]
+
+
+def _num_bytes(tree: Any) -> int:
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def _arguments(piece: Piece) -> tuple[Any, ...]:

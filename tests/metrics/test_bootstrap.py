@@ -148,6 +148,7 @@ TABLE = {
     "ece_mass": lambda z, y, c, k, w: metrics.ece(c, k, scheme="mass", weights=w),
     "ece_debiased": lambda z, y, c, k, w: metrics.ece_debiased(c, k, weights=w),
     "ece_sweep": lambda z, y, c, k, w: metrics.ece_sweep(c, k, weights=w),
+    "ece_sweep_width": lambda z, y, c, k, w: metrics.ece_sweep(c, k, "width", weights=w),
     "smooth_ece": lambda z, y, c, k, w: metrics.smooth_ece(c, k, weights=w),
     "classwise_ece": lambda z, y, c, k, w: metrics.classwise_ece(jax.nn.softmax(z), y, weights=w),
     "mce": lambda z, y, c, k, w: metrics.mce(c, k, weights=w),

@@ -1,4 +1,4 @@
-"""aurc, e_aurc, auroc, fpr_at_tpr, predictive_entropy."""
+"""aurc, e_aurc, auroc, fpr_at_tpr, roc_curve, predictive_entropy."""
 
 import math
 
@@ -156,6 +156,34 @@ def test_fpr_when_the_rate_is_met_exactly(count):
     positives = np.repeat([1, 0], 20)
     got = run(metrics.fpr_at_tpr, scores, positives, tpr=count / 20)
     np.testing.assert_allclose(got, (count - 1) / 20, atol=1e-6)
+
+
+# --- ROC ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("digits", [None, 1])
+def test_roc_passes_through_the_points_of_scikit_learn(digits):
+    scores, positives = rows(digits=digits)
+    false, true = map(np.asarray, run(metrics.roc_curve, scores, positives))
+    assert false.shape == true.shape == (151,)
+    found = set(zip(false.round(4).tolist(), true.round(4).tolist(), strict=True))
+    points = np.stack(roc_curve(positives, scores, drop_intermediate=False)[:2], 1)
+    assert found == set(map(tuple, points.astype(np.float32).round(4).tolist()))
+    assert (np.diff(false) >= 0).all()
+    assert (np.diff(true) >= 0).all()
+    np.testing.assert_allclose(
+        np.trapezoid(true, false), run(metrics.auroc, scores, positives), rtol=1e-5
+    )
+
+
+def test_roc_leaves_padding_out_and_says_what_is_missing():
+    scores, positives = jnp.array([3.0, 2, 1, jnp.nan]), jnp.array([1, 0, 1, 0])
+    false, true = run(metrics.roc_curve, scores, positives, weights=jnp.array([1.0, 1, 1, 0]))
+    np.testing.assert_allclose(np.unique(np.stack([false, true]), axis=1),
+                               [[0, 0, 1, 1], [0, 0.5, 0.5, 1]])  # fmt: skip
+    false, true = run(metrics.roc_curve, scores[:2], jnp.zeros(2))
+    np.testing.assert_allclose(false, [0, 0.5, 1])
+    assert np.isnan(true[1:]).all()
 
 
 # --- entropy -----------------------------------------------------------------------------------

@@ -229,6 +229,52 @@ def test_missing_logits_are_said_not_hidden(tmp_path: pathlib.Path) -> None:
     assert page.text["p"][0].startswith("brier; seed 0; last run finished on ")
 
 
+def _add_detection(folder: pathlib.Path) -> None:
+    """Another set: its logits, and what was found of them."""
+    with np.load(folder / "logits" / "test.npz") as test:
+        logits = 0.5 * test["logits"][:50]
+    np.savez(folder / "logits" / "svhn.npz", logits=logits, labels=np.zeros(50), ids=range(50))
+    results = json.loads((folder / "results.json").read_text())
+    found = {"before": {"auroc": 0.8, "fpr95": 0.4}, "after": {"auroc": 0.7, "fpr95": 0.5}}
+    results["out_of_distribution"] = {"svhn": {"entropy": found, "confidence": found}}
+    (folder / "results.json").write_text(json.dumps(results))
+
+
+def test_page_shows_detection_and_what_the_bins_did(tmp_path: pathlib.Path) -> None:
+    folders = [_write_run(tmp_path, method, 0, 1.5) for method in ("brier", "calfocal")]
+    for folder in folders:
+        _add_detection(folder)
+    bins = {f"method/{k}_confidence": [0.5, 0.9] for k in ("train", "val")}
+    bins |= {"method/val_accuracy": [0.4, 0.9], "method/gap": [0.1, 0.0], "method/edges": [0.7]}
+    rows = [{"epoch": e, "train/loss": 1 / e, **bins} for e in (1.0, 2.0)]
+    (folders[1] / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folders[0] / "logits" / "svhn.npz").unlink()
+    (tmp_path / "config.json").write_text(json.dumps({"data": {"name": "cifar10"}}))
+    report.write_report(tmp_path)
+    page = _Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert page.text["h2"][:5] == [
+        "Out of distribution: svhn",
+        "Reliability of brier on test",
+        "Reliability of calfocal on test",
+        "Calibration gap of calfocal, bin by bin",
+        "Training and validation confidence of calfocal",
+    ]
+    assert "svhn told from test" in page.text["caption"]
+    assert page.text["td"].count("80.00") == 4  # two methods, two scores
+    assert any(
+        text.endswith("No curve of brier: svhn.npz is not among its logits.")
+        for text in page.text["p"]
+    )
+    alts = [image["alt"] or "" for image in page.all("img")]
+    assert alts[0] == "ROC curves of telling svhn from test by entropy, of calfocal"
+    assert len(alts) == 1 + 4 + 2 + 1
+    with Image.open(tmp_path / "plots" / "roc_svhn.png") as picture:
+        assert picture.width > 700
+    markdown = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert "| cifar10  |" in markdown
+    assert "## svhn told from test\n" in markdown
+
+
 def _no_results(workdir: pathlib.Path) -> None:
     (workdir / "brier" / "seed_0" / "results.json").unlink()
 

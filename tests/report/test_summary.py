@@ -14,13 +14,16 @@ def _record(
 ) -> dict:
     judgements = [{"name": "uncalibrated", "metrics": before, "intervals": {}, "parameters": {}}]
     if after is not None:
-        parameters = {"temperature": [t]}
-        judgements.append(
-            {"name": "temperature", "metrics": after, "intervals": {}, "parameters": parameters}
-        )
+        judgements.append(_after("temperature", after, t))
     return {
         "method": method, "seed": seed, "num_parameters": 10, "train_seconds": 2.0 + seed,
         "splits": {"test": judgements},
+    }  # fmt: skip
+
+
+def _after(name: str, metrics: dict, t: float) -> dict:
+    return {
+        "name": name, "metrics": metrics, "intervals": {}, "parameters": {"temperature": [t]},
     }  # fmt: skip
 
 
@@ -158,3 +161,83 @@ def test_text_marks_the_best_and_gives_the_temperature() -> None:
     assert lines[0] == "test, 1 to 2 seeds"
     assert lines[2].split() == ["a", "10.00*", "10.00", "3.00*", "1.25"]
     assert lines[3].split() == ["b", "20.00±0.00", "5.00±0.00*", "4.00±0.00", "2.00"]
+
+
+def test_first_temperature_scaling_is_shown_and_named() -> None:
+    records = [_record("a", 0, {"ece": 0.1}), _record("b", 0, {"ece": 0.1})]
+    for record, ece in zip(records, (0.03, 0.05), strict=True):
+        record["splits"]["test"] += [
+            _after("focal_temperature", {"ece": 0.8}, 8.0),
+            _after("temperature_ece_mass", {"ece": ece}, 1.3),
+            _after("temperature", {"ece": 0.9}, 9.0),
+        ]
+    summary = report.summarise(records)
+    markdown = report.summary_markdown(summary)
+    assert _column(markdown, "ECE equal width % +T") == ["**3.00** (1.30)", "5.00 (1.30)"]
+    legend = markdown.split("\n\n")[1]
+    assert "the calibrator temperature_ece_mass, fitted on validation by least equal-mass" in legend
+    text = report.comparison_text(summary)
+    assert text.endswith("+T after temperature_ece_mass scaling by T")
+    assert text.splitlines()[2].split()[-1] == "1.30"
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_nothing_is_said_of_a_temperature_that_is_not_there() -> None:
+    summary = report.summarise([_record("a", 0, {"ece": 0.1})])
+    assert "+T" not in report.summary_markdown(summary) + report.comparison_text(summary)
+
+
+def test_rows_of_the_papers_tables() -> None:
+    before = {"ce": (0.10, 0.12), "adafocal": (0.02, 0.02)}
+    records = [
+        _record(m, i, {"accuracy": 0.9 - e, "ece_mass": e}, {"ece_mass": 0.03}, 2.0 + i)
+        for m, pair in before.items()
+        for i, e in enumerate(pair)
+    ]
+    for record in records:
+        record["splits"]["fog_5"] = record["splits"]["test"]
+    summary = report.summarise(records)
+    markdown = report.summary_markdown(summary, data="cifar10", model="resnet50")
+    assert _rows(markdown, "test: ECE equal mass %: before / after T (T)") == [
+        ["data set", "model", "ce", "adafocal"],
+        _rows(markdown, "test: ECE equal mass %: before / after T (T)")[1],
+        ["cifar10", "resnet50", "11.00±1.41 / 3.00±0.00 (2.50)",
+         "**2.00±0.00** / 3.00±0.00 (2.50)"],
+    ]  # fmt: skip
+    assert _rows(markdown, "test: error %")[2] == [
+        "cifar10", "resnet50", "21.00±1.41", "**12.00±0.00**",
+    ]  # fmt: skip
+    assert _rows(markdown, "fog_5: error %")[2][:2] == ["cifar10 fog_5", "resnet50"]
+    # Without temperature scaling there is nothing to stand behind the stroke.
+    plain = report.summary_markdown(report.summarise([_record("ce", 0, {"ece_mass": 0.1})]))
+    assert _rows(plain, "test: ECE equal mass %")[2] == ["", "", "10.00"]
+    assert "error %" not in plain
+
+
+def _detected(auroc: float, fpr95: float, after: bool = True) -> dict:
+    measured = {"auroc": auroc, "fpr95": fpr95}
+    moments = {"before": measured} | ({"after": {"auroc": 0.5, "fpr95": 0.9}} if after else {})
+    return {"svhn": {"entropy": moments, "confidence": {"before": measured}}}
+
+
+def test_detection_is_averaged_and_more_auroc_is_better() -> None:
+    records = [
+        {**_record(m, i, {"ece": 0.1}), "out_of_distribution": _detected(auroc, fpr)}
+        for m, runs in {"ce": ((0.8, 0.6), (0.9, 0.4)), "brier": ((0.7, 0.3), (0.7, 0.3))}.items()
+        for i, (auroc, fpr) in enumerate(runs)
+    ]
+    summary = report.summarise(records)
+    found = summary["out_of_distribution"]["svhn"]["ce"]["entropy"]["before"]
+    assert found["auroc"] == {
+        "mean": pytest.approx(0.85), "std": pytest.approx(np.std([0.8, 0.9], ddof=1)), "n": 2,
+    }  # fmt: skip
+    markdown, title = report.summary_markdown(summary), "svhn told from test"
+    part = markdown.split(f"## {title}\n\n")[1]
+    assert part.startswith("AUROC: how often an example of the other set has more entropy")
+    part = f"# {title}\n" + part.split("\n\n", 1)[1]
+    assert _column(part, "AUROC % by entropy", title) == ["**85.00±7.07**", "70.00±0.00"]
+    assert _column(part, "FPR95 % by entropy", title) == ["50.00±14.14", "**30.00±0.00**"]
+    assert _column(part, "AUROC % by entropy +T", title) == ["50.00±0.00", "50.00±0.00"]
+    assert _column(part, "AUROC % by confidence", title) == ["**85.00±7.07**", "70.00±0.00"]
+    assert "AUROC % by confidence +T" not in part, "nothing was measured"
+    assert json.loads(json.dumps(summary)) == summary

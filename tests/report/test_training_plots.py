@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from calib_jax import report
+from calib_jax import losses, metrics, report
 
 
 def _runs(num_seeds: int = 3, epochs: int = 5) -> list[list[dict]]:
@@ -116,6 +116,106 @@ def test_gamma_of_a_single_epoch_is_drawn() -> None:
     assert _drawn(report.plot_gamma(_gamma_rows(epochs=1))).std() > 5
 
 
-def test_gamma_needs_gamma() -> None:
-    with pytest.raises(ValueError, match="expected some with 'method/gamma', found none"):
+def test_gap_alone_is_drawn() -> None:
+    rows = [{k: v for k, v in row.items() if k != "method/gamma"} for row in _gamma_rows()]
+    figure = report.plot_gamma(rows)
+    assert len(figure.axes) == 15
+    assert figure.axes[0].get_title() == "bin 1:  p 0 to 0.30"
+    assert figure.axes[0].get_ylabel() == "gap, %"
+    low, high = (figure.axes[b].collections for b in (0, 14))
+    assert low[1].get_paths()[0].vertices[:, 1].min() == pytest.approx(-20)  # under-confident
+    assert high[0].get_paths()[0].vertices[:, 1].max() == pytest.approx(20)
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == ["confidence above accuracy on validation", "below"]
+    assert _drawn(figure).std() > 5
+
+
+def test_gamma_needs_gamma_or_gap() -> None:
+    with pytest.raises(ValueError, match="expected some with 'method/gamma' or 'method/gap', foun"):
         report.plot_gamma(_runs(1)[0])
+
+
+def _correspondence_rows(epochs: int = 6, num_bins: int = 15) -> list[dict]:
+    accuracy = np.linspace(0.4, 1.0, num_bins)
+    return [
+        {"epoch": float(e), "method/train_confidence": (accuracy - 0.2 + 0.05 * e).tolist(),
+         "method/val_confidence": (accuracy - 0.1 + 0.05 * e).tolist(),
+         "method/val_accuracy": accuracy.tolist(),
+         "method/edges": np.linspace(0.3, 0.95, num_bins - 1).tolist()}
+        for e in range(1, epochs + 1)
+    ]  # fmt: skip
+
+
+def test_correspondence_has_a_low_a_middle_and_a_high_bin() -> None:
+    rows = _correspondence_rows()
+    rows[2]["method/train_confidence"][0] = 0.0  # no training example was there
+    figure = report.plot_correspondence([{"epoch": 0.0}, *rows])
+    assert [a.get_title() for a in figure.axes] == [
+        "bin 1:  p 0 to 0.30", "bin 8:  p 0.60 to 0.65", "bin 15:  p 0.950 to 1",
+    ]  # fmt: skip
+    for axes, b in zip(figure.axes, (0, 7, 14), strict=True):
+        train, confidence, accuracy = axes.lines
+        for line, key in (
+            (train, "train_confidence"), (confidence, "val_confidence"), (accuracy, "val_accuracy"),
+        ):  # fmt: skip
+            values = np.array([row[f"method/{key}"][b] for row in rows])
+            np.testing.assert_allclose(line.get_ydata(), np.where(values == 0, np.nan, values))
+            np.testing.assert_allclose(line.get_xdata(), range(1, 7))
+        # The marks of the paper's figure: training solid, validation starred, accuracy dashed.
+        assert (train.get_linestyle(), train.get_marker()) == ("-", "None")
+        assert confidence.get_marker() == "*"
+        assert accuracy.get_linestyle() == "--"
+    assert np.isnan(figure.axes[0].lines[0].get_ydata()[2])
+    assert _drawn(figure).std() > 10
+
+
+def test_correspondence_of_few_bins_and_one_epoch() -> None:
+    figure = report.plot_correspondence(_correspondence_rows(epochs=1, num_bins=2))
+    assert [a.get_title() for a in figure.axes] == ["bin 1:  p 0 to 0.30", "bin 2:  p 0.30 to 1"]
+    assert all(line.get_marker() == "*" for line in figure.axes[0].lines), "a point is seen"
+    with pytest.raises(ValueError, match=r"expected some with method/train_confidence, .*none"):
+        report.plot_correspondence(_gamma_rows())
+
+
+def test_focal_losses_are_those_of_the_library() -> None:
+    figure = report.plot_focal_losses()
+    lines = {line.get_label(): line for axes in figure.axes for line in axes.lines}
+    accuracy = 0.8
+    for label, line in lines.items():
+        kind, _, number = label.partition(", ")
+        if kind.startswith("accuracy"):
+            np.testing.assert_allclose(line.get_xdata(), accuracy)
+            continue
+        p = line.get_xdata()
+        logits = np.stack([np.log(p[:-1]), np.log1p(-p[:-1])], axis=1)
+        labels = np.zeros(len(p) - 1, int)
+        value = float(number.partition(" = ")[2] or 0)
+        if kind == "CalFocal":
+            bins = metrics.BinStats(*np.array([[10.0], [9.0], [10 * accuracy]]), np.array([0, 1.0]))
+            want = losses.calfocal(logits, labels, bins, lam=value, per_sample=True)
+        else:
+            want = losses.focal(logits, labels, -value if kind == "inverse focal" else value)
+        np.testing.assert_allclose(line.get_ydata()[:-1], want, rtol=1e-3, atol=1e-5, err_msg=label)
+    assert len(lines) == 6 + 3 + 1
+    assert _drawn(figure).std() > 10
+
+
+def test_roc_has_a_colour_per_method_solid_before_and_dashed_after() -> None:
+    rng = np.random.default_rng(0)
+    outside = np.arange(300) >= 200
+    before = (rng.normal(size=300) + outside, outside)
+    after = (rng.normal(size=300) + 2 * outside, outside)
+    figure = report.plot_roc({"ce": [before, after], "brier": [after]})
+    chance, *curves = figure.axes[0].lines
+    assert list(chance.get_xdata()) == list(chance.get_ydata()) == [0, 1]
+    assert [line.is_dashed() for line in curves] == [False, True, False]
+    assert curves[0].get_color() == curves[1].get_color() != curves[2].get_color()
+    area = [float(metrics.auroc(*pair)) for pair in (before, after)]
+    for line, want in zip(curves, (area[0], area[1], area[1]), strict=True):
+        assert np.trapezoid(line.get_ydata(), line.get_xdata()) == pytest.approx(want, abs=1e-4)
+    texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert texts == [
+        f"ce  AUROC {100 * area[0]:.2f} %, +T {100 * area[1]:.2f} %",
+        f"brier  AUROC {100 * area[1]:.2f} %",
+    ]
+    assert _drawn(figure).std() > 10

@@ -25,14 +25,14 @@ def _texts(n: int, seed: int) -> data.Dataset:
     )
 
 
-def _trainer(**options) -> train.Trainer:
+def _trainer(method: methods.Method | None = None, **options) -> train.Trainer:
     network = train.Network(
         models.create("mlp", 10, widths=(16,)), DIGITS["train"].mean, DIGITS["train"].std
     )
     setup = train.Setup(**{"batch_size": 16, "epochs": 2} | options)
     return train.Trainer(
         network,
-        methods.create("cross_entropy"),
+        method or methods.create("cross_entropy"),
         lambda per_epoch, total: optax.sgd(0.1, 0.9),
         DIGITS["train"],
         DIGITS["val"],
@@ -152,3 +152,15 @@ def test_bytes_become_numbers_between_zero_and_one() -> None:
     )
     np.testing.assert_array_equal(batch.labels, DIGITS["train"].labels[:16])
     np.testing.assert_array_equal(batch.position, np.arange(16))
+
+
+def test_what_a_method_reports_outlives_the_state_it_is_part_of(tmp_path) -> None:
+    # A report of the state's own arrays is read after the next step has taken their memory.
+    trainer = _trainer(methods.watched(methods.create("adafocal")))
+    log = train.Log(tmp_path / "metrics.jsonl")
+    with train.Checkpoints(tmp_path / "checkpoints", best="val/nll") as checkpoints:
+        state = train.fit(trainer, 0, checkpoints, log)
+    first, last = log.rows()
+    np.testing.assert_allclose(last["method/gamma"], state.method.method.gamma, rtol=1e-6)
+    np.testing.assert_allclose(last["method/train_confidence"], state.method.before, rtol=1e-6)
+    assert first["method/gamma"] != last["method/gamma"]

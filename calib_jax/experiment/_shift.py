@@ -1,0 +1,86 @@
+"""Sets that a network was not trained for: others', and its own test set corrupted."""
+
+import dataclasses
+import os
+
+import jax
+import numpy as np
+
+from calib_jax import augment, data
+from calib_jax.data import Dataset
+
+_AT_A_TIME = 256  # images corrupted together
+
+
+def load_shift(
+    entry: str, test: Dataset, data_dir: str | os.PathLike[str] | None
+) -> tuple[str, Dataset]:
+    """A set to evaluate on besides the test set.
+
+    Args:
+      entry: the name of a set (`'svhn'`), or a corruption and its severity (`'gaussian_noise:5'`) for
+        the test set so corrupted: from CIFAR-10-C's files, if the test set is CIFAR-10's and they are
+        there, else made here, the same for every run.
+      test: the test set.
+      data_dir: as in `data.load`.
+
+    Returns:
+      Its name in results and file names, and the set.
+    """
+    corruption, colon, severity = entry.partition(":")
+    if not colon:
+        return entry, data.load(entry, "test", data_dir)
+    if severity not in tuple("12345"):
+        raise ValueError(
+            f"shift={entry!r}: expected a data set, or a corruption with a severity of 1 to 5 such as "
+            "'gaussian_noise:5'"
+        )
+    name = f"{corruption}_{severity}"
+    if test.name == "cifar10" and data.has_cifar10_c(corruption, data_dir):
+        return name, _official(test, corruption, int(severity), data_dir)
+    if corruption not in augment.CORRUPTIONS:
+        raise ValueError(
+            f"shift={entry!r}: expected one of {', '.join(augment.CORRUPTIONS)}, "
+            "or for cifar10 one of CIFAR-10-C's files in the data folder"
+        )
+    if "image" not in test.inputs:
+        raise ValueError(f"shift={entry!r}: {test.name} has no images in memory to corrupt")
+    return name, _made(test, corruption, int(severity))
+
+
+def _official(
+    test: Dataset, corruption: str, severity: int, data_dir: str | os.PathLike[str] | None
+) -> Dataset:
+    """The publishers' edition of the very images that the test set holds."""
+    everything = data.load("cifar10_c", "test", data_dir, corruption=corruption, severity=severity)
+    if test.ids.max() >= len(everything):
+        raise ValueError(
+            f"CIFAR-10-C: {len(everything)} images of {corruption}, but the test set has "
+            f"number {test.ids.max()}; get the complete files"
+        )
+    part = everything.take(test.ids)
+    if not np.array_equal(part.labels, test.labels):
+        raise ValueError("CIFAR-10-C: labels.npy disagrees with the labels of CIFAR-10's test set")
+    note = f"{corruption} {severity} from CIFAR-10-C's files"
+    return dataclasses.replace(part, label_names=test.label_names, notes=(*everything.notes, note))
+
+
+def _made(test: Dataset, corruption: str, severity: int) -> Dataset:
+    """The test set corrupted here. An image's noise hangs on its id: a part is a part of the whole."""
+    key = jax.random.key(0)
+
+    def one(example: tuple[jax.Array, jax.Array]) -> jax.Array:
+        number, image = example
+        image_key = jax.random.fold_in(key, number)
+        return augment.corrupt(image_key, image[None], corruption, severity)[0]
+
+    images = jax.jit(lambda *x: jax.lax.map(one, x, batch_size=_AT_A_TIME))(
+        test.ids, test.inputs["image"]
+    )
+    note = f"{corruption} {severity} made from the test images by augment.corrupt"
+    return dataclasses.replace(
+        test,
+        name=f"{test.name}_c",
+        inputs=test.inputs | {"image": np.asarray(images)},
+        notes=(*test.notes, note),
+    )

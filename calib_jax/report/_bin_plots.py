@@ -1,0 +1,186 @@
+"""Pictures of what steers a method: calibration per bin, and AdaFocal's γ, over the epochs."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
+
+from calib_jax.report._training_plots import Rows
+
+_WARM, _COOL = "#c8553d", "#2f6db5"  # over-confident and focal; under-confident and inverse focal
+_CORRESPONDENCE = (
+    ("method/train_confidence", "training: mean probability of the label", "-", "#0072b2"),
+    ("method/val_confidence", "validation: confidence", "-", "#d55e00"),
+    ("method/val_accuracy", "validation: accuracy", "--", "#000000"),
+)
+
+
+def plot_gamma(rows: Rows) -> Figure:
+    """How γ moves in every bin and what moved it, as small multiples.
+
+    Each bin has its γ over the epochs, focal loss above zero and inverse focal below, and on top of it
+    the validation set's confidence less accuracy in that bin; of a method that logs only one of the
+    two, such as CalFocal, that one. Above 0.2 in size γ is on a log scale, as it is multiplied by
+    `exp(λ gap)` at each update. Titles give the bins' probabilities at the end; equal-mass bins move
+    while the network learns.
+
+    Args:
+      rows: of one run; those with `method/gamma`, or else those with `method/gap`, count.
+
+    Returns:
+      The figure.
+    """
+    keys = [k for k in ("method/gamma", "method/gap") if any(k in row for row in rows)]
+    if not keys:
+        raise ValueError(
+            "rows: expected some with 'method/gamma' or 'method/gap', found none; "
+            "AdaFocal and CalFocal write them"
+        )
+    rows = [row for row in rows if keys[0] in row]
+    epochs = [row["epoch"] for row in rows]
+    num_bins = len(rows[0][keys[0]])
+    values = {key: _per_bin(rows, key, num_bins) for key in keys}
+    across = min(5, num_bins)
+    down = -(-num_bins // across)
+
+    figure = Figure(figsize=(10.8, 0.9 + (2.1 if len(keys) == 2 else 1.5) * down))
+    height = figure.get_figheight()
+    grid = figure.add_gridspec(
+        down, across, left=0.065, right=0.985, top=1 - 0.62 / height, bottom=0.42 / height,
+        hspace=0.3, wspace=0.1,
+    )  # fmt: skip
+    names = _bin_names(rows[-1].get("method/edges"), num_bins)
+    for b in range(num_bins):
+        cell = grid[b // across, b % across].subgridspec(
+            len(keys), 1, hspace=0.08, height_ratios=(2, 3)[-len(keys) :]
+        )
+        stack = [figure.add_subplot(cell[i]) for i in range(len(keys))]
+        lowest, leftmost = b + across >= num_bins, b % across == 0
+        for axes, key in zip(stack[::-1], keys, strict=True):
+            draw, label = (_draw_gamma, "γ") if key == "method/gamma" else (_draw_gap, "gap, %")
+            draw(axes, epochs, values[key][:, b], values[key])
+            axes.set_xlim(0, epochs[-1] or 1)
+            axes.tick_params(labelsize=7.5, length=2)
+            # Ticks are most of the drawing's time: only where they have their labels.
+            if leftmost:
+                axes.set_ylabel(label, fontsize=8.5, labelpad=1)
+            else:
+                axes.set_yticks([])
+            if lowest and axes is stack[-1]:
+                axes.set_xlabel("epoch", fontsize=8, labelpad=1)
+            else:
+                axes.set_xticks([])
+        stack[0].set_title(names[b], fontsize=8.5, pad=3)
+    handles = []
+    if "method/gamma" in keys:
+        handles += [
+            Patch(color=_WARM, alpha=0.35, label="γ > 0: focal loss"),
+            Patch(color=_COOL, alpha=0.35, label="γ < 0: inverse focal loss"),
+        ]
+    if "method/gap" in keys:
+        handles += [
+            Patch(color=_WARM, label="confidence above accuracy on validation"),
+            Patch(color=_COOL, label="below"),
+        ]
+    figure.legend(handles=handles, loc="upper center", ncols=4, fontsize=9, frameon=False)
+    return figure
+
+
+def plot_correspondence(rows: Rows) -> Figure:
+    """Does validation follow training? A low, a middle and a high bin over the epochs.
+
+    Each has the mean probability that training examples in the bin give their label, and the
+    validation examples' confidence and accuracy; between these two lies the calibration gap, warm where
+    the network is over-confident. A bin that held no training example, logged as 0, has no point.
+
+    Args:
+      rows: of one run; those with `method/train_confidence`, `method/val_confidence` and
+        `method/val_accuracy` count.
+
+    Returns:
+      The figure.
+    """
+    keys = [key for key, *_ in _CORRESPONDENCE]
+    rows = [row for row in rows if all(key in row for key in keys)]
+    if not rows:
+        raise ValueError(f"rows: expected some with {', '.join(keys)}, found none")
+    epochs = [row["epoch"] for row in rows]
+    num_bins = len(rows[0][keys[0]])
+    values = {key: _per_bin(rows, key, num_bins) for key in keys}
+    values[keys[0]] = np.where(values[keys[0]] == 0, np.nan, values[keys[0]])
+    chosen = sorted({0, num_bins // 2, num_bins - 1})
+    names = _bin_names(rows[-1].get("method/edges"), num_bins)
+    figure = Figure(figsize=(0.6 + 3.5 * len(chosen), 3.6), layout="constrained")
+    for axes, b in zip(figure.subplots(1, len(chosen), squeeze=False)[0], chosen, strict=True):
+        confidence, accuracy = (values[key][:, b] for key in keys[1:])
+        for above, colour in ((confidence >= accuracy, _WARM), (confidence <= accuracy, _COOL)):
+            axes.fill_between(
+                epochs, confidence, accuracy, where=above, interpolate=True,
+                color=colour, alpha=0.2, lw=0,
+            )  # fmt: skip
+        for key, label, style, colour in _CORRESPONDENCE:
+            star = {"marker": "*", "markevery": max(1, len(epochs) // 15), "ms": 6}
+            starred = star if key == "method/val_confidence" or len(epochs) == 1 else {}
+            axes.plot(
+                epochs, values[key][:, b], style, color=colour, lw=1.5, label=label, **starred
+            )
+        axes.set_title(names[b], fontsize=10)
+        axes.set_xlabel("epoch")
+        axes.grid(alpha=0.25)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def _per_bin(rows: Rows, key: str, num_bins: int) -> np.ndarray:
+    """`[rows, bins]`; not a number where a row has nothing to say."""
+    return np.array([row.get(key, [np.nan] * num_bins) for row in rows], float)
+
+
+def _draw_gap(axes: Axes, epochs: list[float], gap: np.ndarray, every_bin: np.ndarray) -> None:
+    gap, limit = 100 * gap, 1.1 * np.nanmax(100 * np.abs(every_bin), initial=1.0)
+    axes.fill_between(epochs, 0, gap, where=gap >= 0, interpolate=True, color=_WARM, lw=0)
+    axes.fill_between(epochs, 0, gap, where=gap <= 0, interpolate=True, color=_COOL, lw=0)
+    axes.axhline(0, color="0.3", lw=0.7, ls=":")
+    axes.set_ylim(-limit, limit)
+
+
+def _draw_gamma(axes: Axes, epochs: list[float], gamma: np.ndarray, every_bin: np.ndarray) -> None:
+    limits = 1.25 * min(every_bin.min(), -0.2), 1.25 * max(every_bin.max(), 1.0)
+    # γ jumps from 0.2 to -0.2 when it changes sides: nothing happens in between.
+    axes.set_yscale("symlog", linthresh=0.2, linscale=0.25)
+    axes.set_ylim(*limits)
+    ticks = [t for t in (-2, -0.2, 0.2, 1, 5, 20) if limits[0] <= t <= limits[1]]
+    axes.set_yticks(ticks, [f"{t:g}".replace("-", "−") for t in ticks])
+    axes.minorticks_off()
+    axes.axhspan(0, limits[1], color=_WARM, alpha=0.10, lw=0)
+    axes.axhspan(limits[0], 0, color=_COOL, alpha=0.13, lw=0)
+    axes.axhline(0, color="0.3", lw=0.7)
+    axes.plot(epochs, gamma, color="#222222", lw=1.4)
+    side = _WARM if gamma[-1] >= 0 else _COOL
+    axes.plot(epochs[-1:], gamma[-1:], "o", ms=4, color=side, clip_on=False, zorder=3)
+    above = gamma[-1] < 1  # where there is room for the number
+    axes.annotate(
+        f"{gamma[-1]:.2g}".replace("-", "−"), (epochs[-1], gamma[-1]), xytext=(-4, 5 if above else -12),
+        textcoords="offset points", ha="right", fontsize=8, color=side, weight="bold",
+        path_effects=[withStroke(linewidth=2, foreground="white")],
+    )  # fmt: skip
+
+
+def _bin_names(edges: Sequence[float] | None, num_bins: int) -> list[str]:
+    if edges is None:
+        return [f"bin {b + 1}" for b in range(num_bins)]
+    ends = [_probability(p) for p in (0.0, *edges, 1.0)]
+    return [f"bin {b + 1}:  p {ends[b]} to {ends[b + 1]}" for b in range(num_bins)]
+
+
+def _probability(p: float) -> str:
+    """With as many digits as tell p from 1 and from its neighbours: most bins crowd there."""
+    if p in (0, 1):
+        return f"{p:g}"
+    digits = min(max(2, 1 - math.floor(math.log10(1 - p))), 7)
+    return f"{p:.{digits}f}"

@@ -1,0 +1,116 @@
+"""Every config file describes a run that could begin, on data of the right shapes."""
+
+import importlib.util
+import pathlib
+
+import numpy as np
+import pytest
+
+from calib_jax import data, experiment, models
+from calib_jax.experiment import _build
+
+ROOT = pathlib.Path(__file__).parent.parent
+FILES = sorted((ROOT / "configs").rglob("*.py"))
+SHAPES = {
+    "digits": ((8, 8, 1), 10),
+    "cifar10": ((32, 32, 3), 10),
+    "cifar100": ((32, 32, 3), 100),
+    "svhn": ((32, 32, 3), 10),
+    "tiny_imagenet": ((64, 64, 3), 200),
+    "imagenet": ((224, 224, 3), 1000),
+    "newsgroups": (None, 20),
+}
+
+
+def _load(path: pathlib.Path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _cases():
+    for path in FILES:
+        for network in getattr(_load(path), "NETWORKS", [None]):
+            name = path.relative_to(ROOT / "configs").with_suffix("").as_posix()
+            # A deep network takes seconds to trace: one of each file by default.
+            deep = network in ("resnet110", "wide_resnet_26_10", "densenet121")
+            slow = deep or (network == "resnet50" and "cifar" in name)
+            marks = [pytest.mark.slow] if slow else []
+            yield pytest.param(path, network, id=f"{name}:{network}", marks=marks)
+
+
+def _fake(name: str, split: str, data_dir=None, **options) -> data.Dataset:
+    shape, classes = SHAPES[name]
+    n = 4
+    if shape is None:
+        inputs = {"text": np.array(["some words of a post"] * n, object)}
+    else:
+        inputs = {"image": np.zeros((n, *shape), np.uint8)}
+    labels, ids = np.zeros(n, np.int32), np.arange(n, dtype=np.int32)
+    mean = None if shape is None else (0.5,) * shape[-1]
+    return data.Dataset(
+        name, split, inputs, labels, ids, tuple(map(str, range(classes))), (), mean, mean
+    )
+
+
+@pytest.fixture
+def fake_data(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    words = np.array([b"some", b"words"])
+    np.savez(tmp_path / "vectors.npz", words=words, vectors=np.ones((2, 100), np.float16))
+    monkeypatch.setattr(data, "load", _fake)
+    monkeypatch.setattr(_build.data, "load", _fake)
+
+
+@pytest.mark.parametrize(("path", "network"), list(_cases()))
+def test_dry_run(path, network, fake_data, monkeypatch, tmp_path) -> None:
+    config = _load(path).get_config(*([network] if network else []))
+    config.data.shift = tuple(s for s in config.data.shift if ":" not in s)
+    if config.model.pretrained:
+        # The weights are not here: the same network, untrained, on a tokenizer made of two words.
+        tokenizer = tmp_path / "tokenizer"
+        _tokenizer(tokenizer)
+        config.data.tokenizer, config.model.pretrained = str(tokenizer), ""
+        config.model.options.unlock()
+        config.model.options.num_hidden_layers = 2
+    if config.data.word_vectors:
+        config.data.word_vectors = str(tmp_path / "vectors.npz")
+    names = config.method.name
+    config.method.name = names if len(names.split(",")) == 2 else "adafocal"
+    shown = experiment.describe(config)
+    assert f"network    {config.model.name}:" in shown
+    assert "MB for the gradient of a step" in shown
+    # All six methods of the paper's tables can be asked for.
+    if "adafocal" in str(path.parent.name):
+        assert len(names.split(",")) == 6
+        assert config.calibrate[0] == "temperature_ece_mass"
+    docstring = path.read_text().split('"""')[1]
+    assert f"--config {path.relative_to(ROOT)}" in docstring
+
+
+def _tokenizer(folder: pathlib.Path) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "some", "words", "of", "a", "post"]
+    made = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="[PAD]", unk_token="[UNK]", model_max_length=512
+    )
+    fast.save_pretrained(folder)
+
+
+def test_networks_of_the_configs_exist() -> None:
+    for path in FILES:
+        module = _load(path)
+        for network in getattr(module, "NETWORKS", [None]):
+            config = module.get_config(*([network] if network else []))
+            assert config.model.name in models.NAMES
+    with pytest.raises(ValueError, match="network 'resnet51': expected one of resnet50"):
+        _load(ROOT / "configs/adafocal/cifar10.py").get_config("resnet51")
