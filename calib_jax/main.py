@@ -7,6 +7,7 @@ The same command again goes on where it stopped, however it stopped. Any value o
 changed by --config.KEY=VALUE; --print_config shows all keys.
 """
 
+import ast
 import pathlib
 import sys
 
@@ -34,9 +35,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{stopped}. The same command goes on from there.", file=sys.stderr)
         return 130
     except (flags.Error, ValueError, AttributeError, KeyError, TypeError, OSError) as error:
-        if flags.FLAGS.is_parsed() and not isinstance(error, ValueError):
+        if flags.FLAGS.is_parsed() and not isinstance(error, ValueError | OSError):
             raise  # not the user's doing
-        print(f"error: {str(error).strip()}", file=sys.stderr)
+        print(f"error: {_in_short(error)}", file=sys.stderr)
         return 2
 
 
@@ -59,6 +60,15 @@ def _run() -> int:
         raise ValueError("where to? --workdir FOLDER")
     print(experiment.run(config, pathlib.Path(_WORKDIR.value)))
     return 0
+
+
+def _in_short(error: Exception) -> str:
+    """What an error says; of what ml_collections makes of errors in config files, the last line."""
+    message = str(error).strip()
+    if message and message[0] in "'\"":  # str() of a KeyError is the repr of its message
+        message = " ".join(ast.literal_eval(message).split())
+    wrapped = "Traceback" in message or "Attempted" in message
+    return message.splitlines()[-1].strip() if wrapped else message
 
 
 def _flag_help() -> str:

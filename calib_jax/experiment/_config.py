@@ -12,7 +12,7 @@ def default_config() -> ConfigDict:
 
     †: a path from here, or from the folder of the data sets.
     """
-    return ConfigDict(
+    config = ConfigDict(
         {
             "seeds": (0,),  # one run each; tables show mean ± std over them
             "method": {
@@ -74,6 +74,35 @@ def default_config() -> ConfigDict:
             "num_bootstrap": 500,  # samples behind the intervals of a single run
         }
     )
+    config.lock()
+    config.model.options.unlock()
+    config.data.options.unlock()
+    return config
+
+
+def check(config: Any) -> None:
+    """Finds values that would only be noticed late, or never.
+
+    Raises:
+      ValueError: with the key, its value and what was expected.
+    """
+    allowed = {"best": ("val/nll", "val/ece", "val/ece_mass"), "select": ("last", "best")}
+    for key, values in allowed.items():
+        if config.checkpoint[key] not in values:
+            raise ValueError(
+                f"config.checkpoint.{key}={config.checkpoint[key]!r}: "
+                f"expected one of {', '.join(values)}"
+            )
+    least = {"epochs": 1, "accumulate": 1, "steps_per_call": 0, "evaluate_every": 0, "workers": 0}
+    for key, smallest in least.items():
+        if config.train[key] < smallest:
+            raise ValueError(
+                f"config.train.{key}={config.train[key]}: expected at least {smallest}"
+            )
+    if not 0 <= config.optimizer.warmup < 1:
+        raise ValueError(
+            f"config.optimizer.warmup={config.optimizer.warmup:g}: expected a share of all steps"
+        )
 
 
 def method_names(config: Any) -> list[str]:

@@ -9,6 +9,7 @@ from calib_jax.experiment import _build, _config
 
 def describe(config: Any) -> str:
     """Sizes of data, network and run, and the memory that a training step takes."""
+    _config.check(config)
     names, seeds = _config.method_names(config), _config.seeds(config)
     sets = _build.load_data(config)
     lines = []

@@ -48,6 +48,7 @@ def run(config: Any, workdir: pathlib.Path, say: Callable[[str], None] = print) 
     Returns:
       The comparison, to be printed.
     """
+    _config.check(config)
     names, seeds = _config.method_names(config), _config.seeds(config)
     check_calibrators(config.calibrate)  # now, not after hours of training
     with _workdir.locked(workdir), StopRequest() as stop:
@@ -115,7 +116,8 @@ class _Runner:
         self, phase: Phase, seed: int, folder: pathlib.Path, handed: dict[str, np.ndarray]
     ) -> tuple[train.Trainer, train.TrainState]:
         # What the first phase compiles does not depend on the seed; what another was handed does.
-        trainer = self.first_trainer() if not handed else self._trainer(phase, handed)
+        first = phase is self.phases[0]
+        trainer = self.first_trainer() if first else self._trainer(phase, handed)
         title = f"{self.name}, seed {seed}"
         if len(self.phases) > 1:
             title += f", {phase.name}"

@@ -2,7 +2,7 @@
 
 import dataclasses
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -83,18 +83,40 @@ def create(name: str, num_classes: int, **options: Any) -> nn.Module:
     Returns:
       A Flax module with the methods `embed`, `features` and `head`.
     """
+    if name not in NAMES:
+        raise ValueError(f"model={name!r}: expected one of {', '.join(NAMES)}{_hint(name, NAMES)}")
+    _check_options(name, options)
     if name in _IMAGE:
         return _IMAGE[name](num_classes=num_classes, **options)
     if name == "text_cnn":
         return TextCNN(num_classes, **options)
-    if name not in _TEXT:
-        close = difflib.get_close_matches(name, NAMES, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"model={name!r}: expected one of {', '.join(NAMES)}{hint}")
-    sizes = {f.name for f in dataclasses.fields(EncoderConfig)} & options.keys()
+    sizes = _field_names(EncoderConfig) & options.keys()
     if "hidden_size" in sizes:
         options.setdefault("embedding_size", options["hidden_size"])
         sizes.add("embedding_size")
     config = dataclasses.replace(_TEXT[name], **{k: options.pop(k) for k in sizes})
     options.setdefault("head_kind", OWN_HEAD[name])
     return TextClassifier(config, num_classes, **options)
+
+
+def _check_options(name: str, options: dict[str, Any]) -> None:
+    builder: Any = _IMAGE.get(name, TextCNN if name == "text_cnn" else TextClassifier)
+    known = _field_names(getattr(builder, "func", builder))
+    known -= {"parent", "name", "num_classes", "config"}
+    if name in _TEXT:
+        known |= _field_names(EncoderConfig)
+    for option in options:
+        if option not in known:
+            raise ValueError(
+                f"model {name}: option {option!r}: expected one of {', '.join(sorted(known))}"
+                f"{_hint(option, known)}"
+            )
+
+
+def _field_names(kind: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
+
+
+def _hint(name: str, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(names), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,9 +1,12 @@
 """Checkpoints: the only module that knows orbax."""
 
+import json
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as policies
 
@@ -32,6 +35,7 @@ class Checkpoints:
         say: Callable[[str], None] = print,
     ) -> None:
         self._say, self.best, self._folder = say, best, folder.absolute()
+        self._put_aside_if_without_metrics()
         keep = policies.AnyPreservationPolicy(
             [
                 policies.LatestN(newest),
@@ -42,8 +46,13 @@ class Checkpoints:
                 ),
             ]
         )
-        options = ocp.CheckpointManagerOptions(preservation_policy=keep)
-        self._manager = ocp.CheckpointManager(self._folder, options=options)
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=keep, best_fn=lambda metrics: metrics[best], best_mode="min"
+        )
+        handlers = {"state": ocp.StandardCheckpointHandler(), "check": ocp.JsonCheckpointHandler()}
+        self._manager = ocp.CheckpointManager(
+            self._folder, options=options, item_names=tuple(handlers), item_handlers=handlers
+        )
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -57,8 +66,12 @@ class Checkpoints:
         """Saves in the background; without `metrics` it cannot be the best."""
         if step in self._manager.all_steps():
             return
+        items = ocp.args.Composite(
+            state=ocp.args.StandardSave(state),
+            check=ocp.args.JsonSave({"fingerprint": int(_fingerprint(state))}),
+        )
         known = {self.best: metrics[self.best]} if metrics else None
-        self._manager.save(step, args=ocp.args.StandardSave(state), metrics=known, force=True)
+        self._manager.save(step, args=items, metrics=known, force=True)
 
     def wait(self) -> None:
         self._manager.wait_until_finished()
@@ -68,26 +81,62 @@ class Checkpoints:
         return self._manager.latest_step()
 
     def restore(self, like: TrainState) -> TrainState | None:
-        """The newest checkpoint that can be read, or `None`. Those that cannot are removed."""
+        """The newest checkpoint that can be read, or `None`. Those that cannot are put aside."""
         for step in sorted(self._manager.all_steps(), reverse=True):
             try:
                 return self._read(step, like)
             # Whatever is wrong with the files, the one before is the way to go on.
             except Exception as error:
-                reason = str(error).strip().splitlines()[:1] or [""]
-                self._say(
-                    f"checkpoint {step} cannot be read ({type(error).__name__}: {reason[0][:160]}); "
-                    "going back to the one before"
-                )
-                self._manager.delete(step)
+                self._put_aside(step, error)
+                self._manager.reload()
         return None
 
     def restore_best(self, like: TrainState) -> TrainState:
         """The best checkpoint by the named metric."""
         best = self._manager.best_step()
-        if best is None:
+        if best is None or self._manager.metrics(best) is None:
             raise ValueError(f"no checkpoint in {self._folder} has the metric {self.best!r}")
         return self._read(best, like)
 
     def _read(self, step: int, like: TrainState) -> Any:
-        return self._manager.restore(step, args=ocp.args.StandardRestore(like))
+        items = ocp.args.Composite(
+            state=ocp.args.StandardRestore(like), check=ocp.args.JsonRestore()
+        )
+        found = self._manager.restore(step, args=items)
+        if int(_fingerprint(found.state)) != found.check["fingerprint"]:
+            raise ValueError("its values are not those that were saved")
+        return found.state
+
+    def _put_aside_if_without_metrics(self) -> None:
+        """Orbax reads the metrics of all checkpoints when it opens a folder, and trips over bad ones."""
+        for path in self._folder.glob("*/metrics/metrics"):
+            try:
+                json.loads(path.read_bytes())
+            except ValueError as error:
+                self._put_aside(int(path.parts[-3]), error)
+
+    def _put_aside(self, step: int, error: Exception) -> None:
+        """Nothing is deleted: it may be a good checkpoint of something else."""
+        reason = str(error).strip().splitlines()[:1] or [""]
+        self._say(
+            f"checkpoint {step} cannot be read ({type(error).__name__}: {reason[0][:160]}); "
+            "going back to the one before"
+        )
+        aside = self._folder.with_name(f"{self._folder.name}_unreadable")
+        aside.mkdir(exist_ok=True)
+        number = sum(path.name.startswith(f"{step}_") for path in aside.iterdir())
+        (self._folder / str(step)).rename(aside / f"{step}_{number}")
+
+
+@jax.jit
+def _fingerprint(state: Any) -> jax.Array:
+    """A number that changes with any bit of the state; found on the devices, wherever its parts are."""
+    total = jnp.zeros((), jnp.uint32)
+    for leaf in jax.tree.leaves(state):
+        bits = leaf.astype(jnp.uint8) if leaf.dtype == bool else leaf
+        width = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}[bits.dtype.itemsize]
+        words = jax.lax.bitcast_convert_type(bits, width).astype(jnp.uint32).ravel()
+        # Odd factors: no flipped bit is multiplied away, and no two words can change places.
+        factors = 2 * jax.lax.iota(jnp.uint32, words.size) + 1
+        total = 31 * total + jnp.sum(words * factors)
+    return total

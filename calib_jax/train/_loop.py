@@ -93,7 +93,7 @@ class _Run:
         self.best = min((row[checkpoints.best] for row in log.rows()), default=math.inf)
         self.labels = jax.device_put(trainer.val.dataset.labels)
         self.unread: tuple[int, Sums] | None = None
-        self.unwritten: dict[str, Any] | None = None
+        self.unwritten: tuple[Sums, dict[str, Any]] | None = None
         self.row: dict[str, Any] | None = None  # the last line written
 
     def to_the_end(
@@ -103,12 +103,13 @@ class _Run:
         while step < trainer.total_steps:
             epoch, first = divmod(step, trainer.train.steps)
             plan = trainer.train.shuffled(self.seed, epoch)
-            last = min(trainer.train.steps, first + self._to_evaluation(step))
+            to_evaluation = trainer.evaluate_every - step % trainer.evaluate_every
+            last = min(trainer.train.steps, first + to_evaluation)
             for piece in trainer.train.pieces(plan, first, last, seed=self.seed, epoch=epoch):
                 state, sums = self._advance(state, piece)
                 step += piece.num_steps
                 self._read(step, sums)
-                if self._to_evaluation(step) == trainer.evaluate_every:
+                if step % trainer.evaluate_every == 0 or step == trainer.total_steps:
                     state = self._evaluate(state, step, sums)
                 if should_stop():
                     self._save(state, step)
@@ -119,11 +120,6 @@ class _Run:
         self._save(state, step)
         self.checkpoints.wait()
         return state
-
-    def _to_evaluation(self, step: int) -> int:
-        """Steps to the next evaluation; the end of the run is one."""
-        every, total = self.trainer.evaluate_every, self.trainer.total_steps
-        return every if step == total else min(every - step % every, total - step)
 
     def _advance(self, state: TrainState, piece: Piece) -> tuple[TrainState, Sums]:
         if self.trainer.compilations()["train"]:
@@ -145,18 +141,20 @@ class _Run:
 
     def _look_at(self, step: int, sums: Sums) -> None:
         self.looked = time.monotonic()
-        failed, loss_failed, loss, weight = jax.device_get(
-            (sums.failed, sums.loss_failed, sums.loss, sums.weight)
-        )
-        if failed >= 0:
+        sums = jax.device_get(sums)
+        self._check(sums)
+        self._write()
+        self.progress.update(step, loss=sums.loss / sums.weight)
+
+    def _check(self, sums: Sums) -> None:
+        if sums.failed >= 0:
             good = self.checkpoints.latest()
             where = "no checkpoint yet" if good is None else f"last good checkpoint: step {good}"
             raise DivergedError(
-                f"the {'loss' if loss_failed else 'gradient'} was not finite at step {failed} "
-                f"({where}); try a smaller learning rate or clipping (config.optimizer.clip_norm)"
+                f"the {'loss' if sums.loss_failed else 'gradient'} was not finite at step "
+                f"{sums.failed} ({where}); try a smaller learning rate or clipping "
+                "(config.optimizer.clip_norm)"
             )
-        self._write()
-        self.progress.update(step, loss=loss / weight)
 
     def _evaluate(self, state: TrainState, step: int, sums: Sums) -> TrainState:
         """Judges the validation set, lets the method learn from it, and begins new sums."""
@@ -173,14 +171,17 @@ class _Run:
         self._write()
         # Copies: what is reported may be part of the state, whose memory the next step takes over.
         reported = jax.tree.map(jnp.copy, method.report(method_state, logits, self.labels))
-        self.unwritten = {
-            "step": step,
-            "epoch": step / trainer.train.steps,
-            "train/loss": sums.loss / sums.weight,
-            "train/accuracy": sums.correct / sums.weight,
-            **_under("val", trainer.judge(logits, self.labels)),
-            **_under("method", reported),
-        }
+        self.unwritten = (
+            sums,
+            {
+                "step": step,
+                "epoch": step / trainer.train.steps,
+                "train/loss": sums.loss / sums.weight,
+                "train/accuracy": sums.correct / sums.weight,
+                **_under("val", trainer.judge(logits, self.labels)),
+                **_under("method", reported),
+            },
+        )
         state = trainer.after_evaluation(state, method_state)
         if self.save_best:
             before = self.best
@@ -193,7 +194,9 @@ class _Run:
         """Appends the line of the last evaluation, if it is still to be written."""
         if self.unwritten is None:
             return
-        row = {key: np.asarray(value).tolist() for key, value in self.unwritten.items()}
+        sums, values = self.unwritten
+        self._check(jax.device_get(sums))
+        row = {key: np.asarray(value).tolist() for key, value in values.items()}
         self.unwritten, self.row = None, row
         self.best = min(self.best, row[self.checkpoints.best])
         row["perf/seconds"] = round(time.monotonic() - self.began, 3)

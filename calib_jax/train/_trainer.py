@@ -136,8 +136,9 @@ class Trainer:
         return logits[np.argsort(plan.rows.ravel()[:n], kind="stable")]
 
     def after_evaluation(self, state: TrainState, method_state: Any) -> TrainState:
-        """The state with what its method has become, and with new sums."""
-        changed = _mesh.replicate((method_state, no_sums()), self.mesh)
+        """The state with what its method has become, and with new sums (a failure stays known)."""
+        new = no_sums()._replace(failed=state.sums.failed, loss_failed=state.sums.loss_failed)
+        changed = _mesh.replicate((method_state, new), self.mesh)
         return state._replace(method=changed[0], sums=changed[1])
 
     def memory(self) -> tuple[int, int]:

@@ -1,0 +1,82 @@
+"""The same small trainings on however many devices there are; as a script, for a process that has eight.
+
+python on_devices.py OUT.npz FOLDER
+"""
+
+import pathlib
+import sys
+from typing import Any
+
+import jax
+import numpy as np
+from experiment import small
+
+from calib_jax import train
+
+RESNET = {"stages": (1,), "widths": (4,), "stem_width": 4}
+KINDS: dict[str, dict[str, Any]] = {
+    "cross_entropy": {"method": "cross_entropy"},
+    "adafocal": {"method": "adafocal", "evaluate_every": 1},
+    "mmce": {"method": "mmce"},
+    "accumulated": {"method": "adafocal", "accumulate": 2, "steps_per_call": 2},
+    "statistics": {"method": "cross_entropy", "model": "resnet20", "model_options": RESNET},
+}
+
+
+def trainer(kind: str) -> train.Trainer:
+    """Two epochs of two steps; the second has six rows that count and ten that fill up."""
+    width = 8 if kind == "statistics" else 4
+    return small.trainer(**{"batch_size": 16, "epochs": 2, "width": width} | KINDS[kind])
+
+
+def results(folder: pathlib.Path) -> dict[str, np.ndarray]:
+    """Final state and log of each, and whether a run that was stopped ended in the same bits."""
+    found = {}
+    for kind in KINDS:
+        made = trainer(kind)
+        state = small.fit(made, folder / kind)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+            found[f"{kind}{jax.tree_util.keystr(path)}"] = np.asarray(leaf)
+        for key, value in small.rows(folder / kind)[-1].items():
+            found[f"{kind} {key}"] = np.asarray(value)
+        found[f"{kind} compilations"] = np.asarray(list(made.compilations().values()))
+        if kind == "adafocal":
+            found["resumed"] = np.asarray(_resumed(made, folder / "parts", state))
+    return found
+
+
+def _resumed(made: train.Trainer, folder: pathlib.Path, whole: train.TrainState) -> bool:
+    stop_after(made, folder, 3)
+    small.assert_same(small.fit(made, folder), whole)
+    return True
+
+
+def stop_after(made: train.Trainer, folder: pathlib.Path, calls: int) -> None:
+    try:
+        small.fit(made, folder, calls=calls)
+    except train.Stopped:
+        return
+    raise AssertionError("it did not stop")
+
+
+def message(**setup: int) -> str:
+    try:
+        small.trainer(**setup)
+    except ValueError as error:
+        return str(error)
+    raise AssertionError("not refused")
+
+
+if __name__ == "__main__":
+    out, folder = map(pathlib.Path, sys.argv[1:])
+    arrays = results(folder)
+    arrays["devices"] = np.asarray(jax.device_count())
+    arrays["messages"] = np.asarray(
+        [
+            message(batch_size=12),
+            message(batch_size=8, accumulate=2),
+            message(batch_size=16, eval_batch_size=20),
+        ]
+    )
+    stop_after(trainer("adafocal"), folder / "moved", 3)
+    np.savez(out, **arrays)

@@ -1,0 +1,65 @@
+"""Runs in two phases, with arrays handed from the first to the second."""
+
+import pathlib
+
+import numpy as np
+import pytest
+from experiment import small
+from experiment.conftest import Command, NoFigure, assert_same_run
+
+from calib_jax import experiment, methods, report
+from calib_jax.experiment import _run
+
+DIGITS = ("--config", "configs/smoke/digits.py", "--config.train.epochs=2")
+
+
+def test_killed_within_and_between_phases(command: Command, tmp_path: pathlib.Path) -> None:
+    """The phases are nursery.py's: a map of the data, then training on its easy half."""
+    options = {"patch": ["two_phases"], "light": True}
+    done = command(*DIGITS, "--workdir", tmp_path / "whole", **options)
+    assert done.code == 0, done.err
+    assert "cross_entropy, seed 0, map: step 10/10" in done.err
+    assert "cross_entropy, seed 0, train: step 10/10" in done.err
+    whole = tmp_path / "whole" / "cross_entropy" / "seed_0"
+
+    with np.load(whole / "map" / "handed_over.npz") as handed:
+        assert sorted(handed) == ["confidence", "correctness", "seen", "variability"]
+        np.testing.assert_array_equal(handed["seen"], np.full(100, 2.0))  # once in every epoch
+        confidence = handed["confidence"]
+    with np.load(whole / "state.npz") as state:
+        easy = state[".method"]
+    assert easy.sum() == 50
+    assert confidence[easy == 1].min() >= confidence[easy == 0].max()
+
+    parts = ("--workdir", tmp_path / "parts", "--config.checkpoint.seconds=0")
+    run = tmp_path / "parts" / "cross_entropy" / "seed_0"
+    for moment, number, finished in [
+        ("writing_arrays", 1, False),  # when it hands over
+        ("training", 4, True),  # in the second
+    ]:
+        done = command(*DIGITS, *parts, interrupt=[(moment, number, "SIGKILL")], **options)
+        assert done.code == -9, (moment, done)
+        assert (run / "map" / "handed_over.npz").exists() == finished
+    done = command(*DIGITS, *parts, **options)
+    assert done.code == 0, done.err
+    assert "map" not in done.err  # is not done again
+    assert "train: resumed at step" in done.err
+    assert_same_run(run, whole)
+
+
+def test_a_phase_may_hand_nothing_over(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_run, "judge", lambda *_, **__: [])
+    monkeypatch.setattr(report, "write_report", lambda *_, **__: "report")
+    for plot in ("plot_reliability", "plot_risk_coverage"):
+        monkeypatch.setattr(report, plot, lambda *_, **__: NoFigure())
+    two = [
+        _run.Phase("first", lambda _: methods.create("cross_entropy"), lambda *_: {}),
+        _run.Phase("second", lambda _: methods.create("adafocal")),
+    ]
+    monkeypatch.setattr(_run, "phases", lambda *_: two)
+    experiment.run(small.config(train__epochs=1), tmp_path)
+    run = tmp_path / "cross_entropy" / "seed_0"
+    assert "method/gamma" not in small.rows(run / "first")[-1]
+    assert "method/gamma" in small.rows(run)[-1]

@@ -1,0 +1,93 @@
+"""One device and eight give the same training."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from experiment import on_devices, small
+
+TESTS = pathlib.Path(__file__).parent.parent
+# As many threads as XLA wants for eight devices, however few cores there are.
+ENVIRONMENT = {
+    "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+    "NPROC": "32",
+    "PYTHONPATH": str(TESTS),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("devices")
+
+
+@pytest.fixture(scope="module")
+def eight(folder: pathlib.Path) -> dict[str, np.ndarray]:
+    """What `on_devices.py` finds in a process with eight devices."""
+    (folder / "eight").mkdir()
+    done = subprocess.run(
+        [sys.executable, on_devices.__file__, folder / "eight.npz", folder / "eight"],
+        env=os.environ | ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    with np.load(folder / "eight.npz") as arrays:
+        return dict(arrays)
+
+
+@pytest.fixture(scope="module")
+def one(folder: pathlib.Path) -> dict[str, np.ndarray]:
+    assert jax.device_count() == 1
+    (folder / "one").mkdir()
+    return on_devices.results(folder / "one")
+
+
+@pytest.mark.parametrize("kind", on_devices.KINDS)
+def test_state_and_log_agree(
+    kind: str, one: dict[str, np.ndarray], eight: dict[str, np.ndarray]
+) -> None:
+    assert eight["devices"] == 8
+    names = [name for name in one if name.startswith((f"{kind}.", f"{kind} "))]
+    assert any(".params" in name for name in names)
+    for name in names:
+        np.testing.assert_allclose(one[name], eight[name], rtol=2e-4, atol=2e-5, err_msg=name)
+    moved = max(
+        np.abs(one[name] - other).max()
+        for name, other in _start(kind).items()
+        if name.startswith(f"{kind}.params")
+    )
+    assert moved > 0.01  # far more than the tolerance: there was something to agree about
+
+
+def _start(kind: str) -> dict[str, np.ndarray]:
+    leaves = jax.tree_util.tree_leaves_with_path(on_devices.trainer(kind).init(0))
+    return {f"{kind}{jax.tree_util.keystr(path)}": np.asarray(leaf) for path, leaf in leaves}
+
+
+def test_eight_devices_compile_once_and_resume_bit_for_bit(eight: dict[str, np.ndarray]) -> None:
+    assert eight["resumed"]
+    for kind in on_devices.KINDS:
+        assert eight[f"{kind} compilations"].tolist() == [1, 1], kind
+
+
+def test_a_run_may_move_from_eight_devices_to_one(
+    folder: pathlib.Path, one: dict[str, np.ndarray], eight: dict[str, np.ndarray]
+) -> None:
+    state = small.fit(on_devices.trainer("adafocal"), folder / "eight" / "moved")
+    assert int(state.step) == 4
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        name = f"adafocal{jax.tree_util.keystr(path)}"
+        np.testing.assert_allclose(one[name], leaf, rtol=2e-4, atol=2e-5, err_msg=name)
+
+
+def test_a_batch_that_does_not_deal_out_is_refused(eight: dict[str, np.ndarray]) -> None:
+    assert eight["messages"].tolist() == [
+        "batch_size=12: expected a multiple of 8 (8 devices x 1 accumulated parts)",
+        "batch_size=8: expected a multiple of 16 (8 devices x 2 accumulated parts)",
+        "eval_batch_size=20: expected a multiple of 8 (8 devices x 1 accumulated parts)",
+    ]
