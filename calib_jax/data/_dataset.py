@@ -17,8 +17,9 @@ class Dataset:
       name: of the set.
       split: `'train'`, `'val'` or `'test'`.
       inputs: arrays with one row per example. Images: `image`, uint8 `[n, h, w, c]`. Raw text: `text`,
-        and `pair` for the second of two sentences, objects `[n]`. Tokenised text: `input_ids`, `mask`
-        and perhaps `token_type_ids`, int32 `[n, length]`. Empty for a set that streams.
+        and `pair` for the second of two sentences, objects `[n]`, or `choices`, objects `[n, choices]`.
+        Tokenised text: `input_ids`, `mask` and perhaps `token_type_ids`, int32 `[n, length]`, or
+        `[n, choices, length]`. Empty for a set that streams.
       labels: int32 `[n]`.
       ids: int32 `[n]`: the example's position in the set's official files, whatever the split. Two
         splits cut from the same files share no id.
@@ -56,7 +57,7 @@ class Dataset:
 
     def take(self, positions: Sequence[int] | np.ndarray) -> "Dataset":
         """The examples at `positions`, in that order."""
-        positions = np.asarray(positions)
+        positions = np.asarray(positions, np.int64)
         return dataclasses.replace(
             self,
             inputs={key: rows[positions] for key, rows in self.inputs.items()},

@@ -7,13 +7,23 @@ import pathlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from calib_jax.data._choices import hellaswag, swag
 from calib_jax.data._cifar import cifar10, cifar100
 from calib_jax.data._cifar_c import FOLDER, cifar10_c
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._digits import digits
+from calib_jax.data._emotion import (
+    dailydialog,
+    emotion_stimulus,
+    empathetic_dialogues,
+    goemotions,
+    isear,
+    ssec,
+)
 from calib_jax.data._fashion_mnist import fashion_mnist
 from calib_jax.data._imagenet import imagenet
 from calib_jax.data._newsgroups import newsgroups
+from calib_jax.data._pairs import mnli, msrp, qqp, snli, twitter_ppdb
 from calib_jax.data._svhn import svhn
 from calib_jax.data._tiny_imagenet import tiny_imagenet
 
@@ -27,6 +37,19 @@ _READERS: dict[str, Callable[..., Dataset]] = {
     "svhn": svhn,
     "tiny_imagenet": tiny_imagenet,
     "imagenet": imagenet,
+    "snli": snli,
+    "mnli": mnli,
+    "qqp": qqp,
+    "twitter_ppdb": twitter_ppdb,
+    "msrp": msrp,
+    "swag": swag,
+    "hellaswag": hellaswag,
+    "goemotions": goemotions,
+    "dailydialog": dailydialog,
+    "empathetic_dialogues": empathetic_dialogues,
+    "ssec": ssec,
+    "isear": isear,
+    "emotion_stimulus": emotion_stimulus,
     "newsgroups": newsgroups,
 }
 NAMES = tuple(_READERS)

@@ -31,13 +31,15 @@ def tokenise(
     max_length: int,
     cache_dir: str | os.PathLike[str],
 ) -> Dataset:
-    """Texts, or pairs of texts, as token ids.
+    """Texts, pairs of texts, or texts with several choices as token ids.
 
     Padded on the right to the longest text, rounded up to a multiple of 8 but not above `max_length`.
     What is longer is cut (of a pair, the longer one first), and the cut texts are counted in `notes`.
+    Each choice makes a pair with its text.
 
     Args:
-      dataset: with inputs `text` and perhaps `pair`.
+      dataset: with inputs `text` and perhaps `pair`, objects `[n]`, or `choices`, objects
+        `[n, choices]`.
       tokenizer_folder: in the Hugging Face layout (`tokenizer.json` or vocabulary files).
       max_length: longest input, in tokens, special tokens included.
       cache_dir: where the ids are kept, by a hash of the texts, the tokenizer's files and
@@ -45,7 +47,7 @@ def tokenise(
 
     Returns:
       The set with inputs `input_ids`, `mask` and, if the tokenizer makes them, `token_type_ids`,
-      int32 `[n, length]`.
+      int32 `[n, length]`, or `[n, choices, length]`.
     """
     if "text" not in dataset.inputs:
         raise ValueError(f"{dataset.name} has no text to tokenise, only {list(dataset.inputs)}")
@@ -56,15 +58,25 @@ def tokenise(
             f"tokenizer folder {folder}: expected tokenizer.json or vocabulary files "
             "(the Hugging Face layout)"
         )
-    texts = [dataset.inputs[key].tolist() for key in ("text", "pair") if key in dataset.inputs]
+    shape = dataset.inputs.get("choices", dataset.inputs["text"]).shape
+    texts = _columns(dataset.inputs)
     key = _hash(texts, files, max_length)
     make = partial(_encode, texts, folder, max_length)
     arrays = cached(pathlib.Path(cache_dir), f"tokens_{key[:32]}", make)
     cut = int(arrays.pop("num_truncated"))
     notes = dataset.notes
     if cut:
-        notes += (f"{cut} of {len(dataset)} texts are longer than {max_length} tokens: cut",)
-    return dataclasses.replace(dataset, inputs=arrays, notes=notes)
+        notes += (f"{cut} of {len(texts[0])} texts are longer than {max_length} tokens: cut",)
+    inputs = {name: rows.reshape(*shape, rows.shape[1]) for name, rows in arrays.items()}
+    return dataclasses.replace(dataset, inputs=inputs, notes=notes)
+
+
+def _columns(inputs: dict[str, np.ndarray]) -> list[list[str]]:
+    """Texts, and the other texts of pairs: of several choices, one pair after the other."""
+    if "choices" in inputs:
+        text = np.repeat(inputs["text"], inputs["choices"].shape[1])
+        return [text.tolist(), inputs["choices"].ravel().tolist()]
+    return [inputs[name].tolist() for name in ("text", "pair") if name in inputs]
 
 
 def _hash(texts: list[list[str]], files: list[pathlib.Path], max_length: int) -> str:

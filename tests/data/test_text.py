@@ -79,6 +79,57 @@ def test_pairs_have_token_types(folder: pathlib.Path, tmp_path: pathlib.Path) ->
     )
 
 
+def _choices(texts: list[str], choices: list[list[str]]) -> data.Dataset:
+    inputs = {"text": np.array(texts, object), "choices": np.array(choices, object)}
+    return dataclasses.replace(_texts(*texts), inputs=inputs)
+
+
+def test_every_choice_makes_a_pair_with_its_text(
+    folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    dataset = _choices(["a b", "c"], [["d", "a a", "b"], ["c d", "d", "a b c d a b"]])
+    result = data.tokenise(dataset, folder, max_length=12, cache_dir=tmp_path)
+    assert {key: rows.shape for key, rows in result.inputs.items()} == dict.fromkeys(
+        ("input_ids", "mask", "token_type_ids"), (2, 3, 12)
+    )
+    assert all(rows.dtype == np.int32 for rows in result.inputs.values())
+    np.testing.assert_array_equal(result.inputs["input_ids"][0, 1, :8], [2, 4, 5, 3, 4, 4, 3, 0])
+    np.testing.assert_array_equal(
+        result.inputs["token_type_ids"][0, 1, :8], [0, 0, 0, 0, 1, 1, 1, 0]
+    )
+    np.testing.assert_array_equal(result.inputs["mask"].sum(axis=2), [[6, 7, 6], [6, 5, 10]])
+    # Choice by choice it is what pairs give.
+    for choice in range(3):
+        column = tuple(dataset.inputs["choices"][:, choice])
+        pairs = data.tokenise(
+            _texts("a b", "c", pairs=column), folder, max_length=12, cache_dir=tmp_path
+        )
+        for key, rows in pairs.inputs.items():
+            length = rows.shape[1]
+            np.testing.assert_array_equal(result.inputs[key][:, choice, :length], rows)
+            assert not result.inputs[key][:, choice, length:].any()  # padding is 0 here
+    np.testing.assert_array_equal(result.labels, dataset.labels)
+    part = result.take([1])
+    np.testing.assert_array_equal(part.inputs["mask"].sum(axis=2), [[6, 5, 10]])
+
+
+def test_long_choices_are_cut_and_counted(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    dataset = _choices(["a b", "c"], [["d", "a b c d"], ["c", "d"]])
+    result = data.tokenise(dataset, folder, max_length=6, cache_dir=tmp_path)
+    assert result.inputs["input_ids"].shape == (2, 2, 6)
+    assert result.notes == ("before", "1 of 4 texts are longer than 6 tokens: cut")
+    again = data.tokenise(dataset, folder, max_length=6, cache_dir=tmp_path)
+    np.testing.assert_array_equal(again.inputs["input_ids"], result.inputs["input_ids"])
+    assert len(list(tmp_path.glob("tokens_*.npz"))) == 1
+
+
+def test_no_texts_are_no_tokens(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    nothing = np.zeros(0, int)
+    for dataset, shape in ((_texts("a"), (0, 8)), (_choices(["a"], [["b", "c"]]), (0, 2, 8))):
+        none = data.tokenise(dataset.take(nothing), folder, max_length=16, cache_dir=tmp_path)
+        assert none.inputs["input_ids"].shape == shape
+
+
 def test_long_texts_are_cut_and_counted(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     dataset = _texts("a b c d a b", "a", "a b c d")
     result = data.tokenise(dataset, folder, max_length=6, cache_dir=tmp_path)

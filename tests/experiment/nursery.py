@@ -133,6 +133,9 @@ def _writing_checkpoint(number: int, act: Callable[[], None]) -> None:
             self.wait()  # for the one before
         save(self, *args)
         if calls == number:
+            name = str(args[0])  # then with an ending, as long as it is not complete
+            while not any(p.name.split(".")[0] == name for p in self._folder.iterdir()):
+                pass  # it has not begun yet
             act()
 
     train.Checkpoints.save = saved

@@ -1,0 +1,126 @@
+"""Four endings to choose from: SWAG and HellaSWAG.
+
+Each set is read as its publisher distributes it and from Desai & Durrett's archive
+`calibration_data/`; the publisher's files go first. Inputs are `text`, the context, objects `[n]`, and
+`choices`, the start of the ending with each of the four, objects `[n, 4]`.
+"""
+
+import csv
+import pathlib
+from typing import Any
+
+from calib_jax.data._dataset import Dataset
+from calib_jax.data._rows import Row, Table, finish, json_fields, locate
+
+_NAMES = ("ending0", "ending1", "ending2", "ending3")
+# HellaSWAG's topics of WikiHow; all others are activities of ActivityNet.
+_WIKIHOW = frozenset((
+    "Cars & Other Vehicles", "Computers and Electronics", "Education and Communications",
+    "Family Life", "Finance and Business", "Food and Entertaining", "Health",
+    "Holidays and Traditions", "Home and Garden", "Home,Categories", "Personal Care and Style",
+    "Pets and Animals", "Philosophy and Religion", "Relationships", "Sports and Fitness", "Travel",
+    "Uncategorized", "Work World", "Youth",
+))  # fmt: skip
+
+
+def swag(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01) -> Dataset:
+    """73,546 + 20,006 situations from films and videos: what happens next?
+
+    The official test set has no labels: validation and test are halves of the validation file, drawn
+    by position, as in the papers.
+    """
+    part = "train" if split == "train" else "val"
+    source = locate(
+        "swag",
+        split,
+        data_dir,
+        (f"swag/{part}.csv", f"SWAG/{part}.csv", f"swagaf/data/{part}.csv"),
+        "SWAG",
+        f"Get data/{part}.csv from github.com/rowanz/swagaf and put it in <data folder>/swag/.",
+    )
+    table = Table("swag", max_malformed)
+    for row in table.read(source.path, header="gold-source"):
+        # Line by line, and strictly: a quote without its partner spoils its own row and no other.
+        try:
+            cells = next(csv.reader([row.text], strict=True))
+        except csv.Error:
+            table.malformed(row, "not a row of csv")
+            continue
+        if len(cells) != 12:
+            table.malformed(row, f"{len(cells)} of 12 columns")
+            continue
+        label = int(cells[11]) if cells[11] in ("0", "1", "2", "3") else cells[11]
+        _add(table, row, cells[4], cells[5], cells[7:11], label)
+    return finish(table, split, source, _NAMES, 73_546 if split == "train" else 20_006)
+
+
+def hellaswag(
+    split: str,
+    data_dir: pathlib.Path | None,
+    *,
+    source: str | None = None,
+    whole_context: bool = False,
+    max_malformed: float = 0.01,
+) -> Dataset:
+    """39,905 + 10,042 situations with endings that fool a machine: SWAG's shifted partner.
+
+    The official test set has no labels: validation and test are halves of the validation file, drawn
+    by position, as in the papers.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: the data folder.
+      source: `'activitynet'` (captions of videos, as in SWAG) or `'wikihow'` (how-to articles) for one
+        part of the set; an example is in the same split with and without it.
+      whole_context: whether the start of the ending stays with the context, in `text`. There are
+        copies whose training rows do not tell one from the other.
+      max_malformed: fraction of rows that may be malformed.
+    """
+    if source not in (None, "activitynet", "wikihow"):
+        raise ValueError(f"hellaswag: source={source!r}: expected activitynet, wikihow or None")
+    part = "train" if split == "train" else "val"
+    file = f"hellaswag_{part}.jsonl"
+    found = locate(
+        "hellaswag",
+        split,
+        data_dir,
+        (f"hellaswag/{file}", f"HellaSWAG/{file}", f"hellaswag/data/{file}"),
+        "HellaSWAG",
+        f"Get data/{file} from github.com/rowanz/hellaswag and put it in <data folder>/hellaswag/.",
+    )
+    table = Table("hellaswag", max_malformed)
+    keys = ("ctx_a", "ctx_b", "endings", "label", "activity_label")
+    for row in table.read(found.path):
+        fields = json_fields(table, row, keys)
+        if not fields:
+            continue
+        context, start, endings, label, topic = fields
+        if source and source != ("wikihow" if str(topic) in _WIKIHOW else "activitynet"):
+            table.leave_out(row, f"are not of {source}")
+            continue
+        _add(table, row, context, start, endings, label, whole_context=whole_context)
+    return finish(table, split, found, _NAMES, 39_905 if split == "train" else 10_042)
+
+
+def _add(
+    table: Table,
+    row: Row,
+    context: Any,
+    start: Any,
+    endings: Any,
+    label: Any,
+    *,
+    whole_context: bool = False,
+) -> None:
+    """Keeps a row, or says what is wrong with it."""
+    if label not in range(4):
+        table.malformed(row, f"label {str(label)[:20]!r}")
+    elif not isinstance(endings, list) or len(endings) != 4:
+        table.malformed(row, "not four endings")
+    elif not all(isinstance(t, str) for t in (context, start, *endings)) or not context.strip():
+        table.malformed(row, "no context or ending")
+    else:
+        if whole_context:
+            context, start = f"{context.strip()} {start.strip()}", ""
+        choices = [f"{start.strip()} {ending.strip()}".strip() for ending in endings]
+        table.add(row, label, text=context.strip(), choices=choices)

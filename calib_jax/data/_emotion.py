@@ -1,0 +1,322 @@
+"""Emotions: three sets to train on, and for each a shifted partner with the same classes.
+
+| to train on            | classes      | its partner        |
+|------------------------|--------------|--------------------|
+| `goemotions`           | Ekman's 6    | `dailydialog`      |
+| `empathetic_dialogues` | Plutchik's 8 | `ssec`             |
+| `isear`                | 6, shame too | `emotion_stimulus` |
+
+As in the paper, a text that comes again with the same class is left out.
+"""
+
+import csv
+import io
+import pathlib
+import re
+import zipfile
+import zlib
+
+from calib_jax.data._dataset import Dataset
+from calib_jax.data._files import find, lines
+from calib_jax.data._rows import Row, Table, stratified, unquote
+
+EKMAN = ("anger", "disgust", "fear", "joy", "sadness", "surprise")
+PLUTCHIK = (
+    "anger", "anticipation", "disgust", "fear", "joy", "sadness", "surprise", "trust",
+)  # fmt: skip
+WITH_SHAME = ("anger", "disgust", "fear", "joy", "sadness", "shame")
+
+# The paper's tables 5 and 6.
+_GOEMOTIONS = {
+    "anger": "anger annoyance disapproval",
+    "disgust": "disgust",
+    "fear": "fear nervousness",
+    "joy": "joy relief gratitude approval admiration pride love desire caring optimism amusement "
+    "excitement",
+    "sadness": "sadness disappointment embarrassment grief remorse",
+    "surprise": "surprise realization confusion curiosity",
+}
+_EMPATHETIC = {
+    "anger": "angry annoyed furious jealous",
+    "anticipation": "anticipating hopeful prepared anxious",
+    "disgust": "disgusted",
+    "fear": "afraid terrified apprehensive",
+    "joy": "joyful content proud excited grateful confident caring",
+    "sadness": "sad devastated lonely disappointed guilty ashamed embarrassed nostalgic sentimental",
+    "surprise": "surprised impressed",
+    "trust": "trusting faithful",
+}
+# Answers to ISEAR's questions that report nothing, without brackets and in lower case.
+_NO_REPORT = re.compile(
+    r"no (response|reponse|description)|blank|none|nothing|never|has not really happened"
+    r"|(does not|doesn't) apply|(i am quite \w+, )?not applicable( to myself)?"
+    r"|(the )?same as in \w+"
+    r"|never (experienced|felt|really had)\b.{0,70}"
+    r"|((honestly|sorry|normally),? |this is difficult, since )?"
+    r"((i )?(can ?not|can't|do not|don't) (remember|recall|think of|describe|know|feel)"
+    r"|i (have|was) (never|not) (felt|ashamed))\b.{0,70}"
+)
+_TAGGED = re.compile(r"<(\w+)>(.*)<[\\/]\1>")
+_CAUSE = re.compile(r"<[\\/]?cause>")
+_FINE_TUNING = 0.05  # of a shifted set's training part: what the paper adapts to it with
+
+
+def goemotions(
+    split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01
+) -> Dataset:
+    """54,263 comments on Reddit with some of 27 emotions, grouped into Ekman's six.
+
+    The label neutral does not count; comments without another, and those whose emotions belong to
+    several groups, are left out. Paper: 17 comments of joy fewer to train on and one fewer to test, by
+    a stricter rule for repeated ones that it does not state.
+    """
+    part = {"val": "dev"}.get(split, split)
+    path = find(
+        "goemotions",
+        data_dir,
+        (f"goemotions/{part}.tsv", f"goemotions/data/{part}.tsv"),
+        f"Get {part}.tsv and emotions.txt from goemotions/data of github.com/google-research/"
+        "google-research and put them in <data folder>/goemotions/.",
+    )
+    emotions = lines(path.with_name("emotions.txt"), "it names the labels")
+    classes = _by_emotion(_GOEMOTIONS, EKMAN)
+    numbers = {str(i): classes.get(emotion) for i, emotion in enumerate(emotions)}
+    table = Table("goemotions", max_malformed)
+    for row in table.read(path):
+        cells = row.text.split("\t")
+        if len(cells) != 3:
+            table.malformed(row, f"{len(cells)} of 3 columns")
+            continue
+        text, labels = unquote(cells[0]).strip(), cells[1].split(",")
+        if not text or any(label not in numbers for label in labels):
+            table.malformed(row, f"label {cells[1][:20]!r}" if text else "empty text")
+            continue
+        found = {c for label in labels if (c := numbers[label]) is not None}
+        if len(found) == 1:
+            table.add_once(row, found.pop(), text)
+        else:
+            table.leave_out(row, "have several classes" if found else "are neutral")
+    expected = {"train": 43_410, "val": 5_426, "test": 5_427}[split]
+    return table.dataset(split, EKMAN, expected)
+
+
+def empathetic_dialogues(
+    split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01
+) -> Dataset:
+    """24,847 situations that people felt one of 32 emotions in, grouped into Plutchik's eight.
+
+    Of each conversation only the situation is read: its first row's prompt.
+    """
+    part = {"val": "valid"}.get(split, split)
+    path = find(
+        "empathetic_dialogues",
+        data_dir,
+        (f"empatheticdialogues/{part}.csv",),
+        "Get empatheticdialogues.tar.gz of github.com/facebookresearch/EmpatheticDialogues and unpack "
+        "it to <data folder>/empatheticdialogues/.",
+    )
+    classes = _by_emotion(_EMPATHETIC, PLUTCHIK)
+    table = Table("empathetic_dialogues", max_malformed)
+    conversation = None
+    for row in table.read(path, header="conv_id"):
+        # Commas of the text are written _comma_, and quotes mean nothing.
+        cells = row.text.split(",")
+        if not 8 <= len(cells) <= 9:  # the ninth: candidates for an answer
+            table.malformed(row, f"{len(cells)} of 8 columns")
+            continue
+        text = cells[3].replace("_comma_", ",").strip()
+        if cells[0] == conversation:
+            continue
+        conversation = cells[0]
+        if not text or cells[2] not in classes:
+            table.malformed(row, f"emotion {cells[2][:20]!r}" if text else "empty text")
+        else:
+            table.add_once(row, classes[cells[2]], text)
+    expected = {"train": 19_532, "val": 2_769, "test": 2_546}[split]
+    return table.dataset(split, PLUTCHIK, expected)
+
+
+def isear(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01) -> Dataset:
+    """7,666 reports of situations in which students felt one of seven emotions.
+
+    Guilt is left out, as the partner set does not have it, and so are reports of nothing. 60 % of the
+    rest are the training split, 20 % each validation and test, with the same shares of each class.
+    Paper: 154 reports of nothing, guilt included, by a rule it does not state; here a pattern finds
+    157. It was fitted to what the paper keeps, 6,395 reports, and differs by one in two classes.
+    """
+    path = find(
+        "isear",
+        data_dir,
+        ("isear/isear.csv", "isear.csv"),
+        "Get isear.csv (the edition with | between fields) from "
+        "github.com/sinmaniphel/py_isear_dataset and put it in <data folder>/isear/.",
+    )
+    table = Table("isear", max_malformed)
+    for row in table.read(path, header="MYKEY"):
+        cells = row.text.split("|")
+        if len(cells) < 43:
+            table.malformed(row, f"{len(cells)} of 43 columns")
+            continue
+        # Line breaks of the questionnaire have become "á" or the separator itself.
+        emotion, text = cells[36], " ".join(" ".join(cells[40:-2]).replace("á", " ").split())
+        if emotion == "guilt":
+            table.leave_out(row, "are of guilt")
+        elif emotion not in WITH_SHAME or not text:
+            table.malformed(row, f"emotion {emotion[:20]!r}" if text else "empty text")
+        elif _NO_REPORT.fullmatch(text.strip(" []().").lower()):
+            table.leave_out(row, "report nothing")
+        else:
+            table.add_once(row, WITH_SHAME.index(emotion), text)
+    dataset = table.dataset(split, WITH_SHAME, 7_666)
+    num_train = round(0.6 * len(dataset))
+    parts = stratified(dataset.labels, (num_train, (len(dataset) - num_train) // 2))
+    return dataset.take(parts[("train", "val", "test").index(split)])
+
+
+def dailydialog(
+    split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01
+) -> Dataset:
+    """13,118 dialogues of daily life; those of their turns that have one of Ekman's emotions.
+
+    The partner of `goemotions`. An id is a turn's place among all turns of its split's file.
+    """
+    part = {"val": "validation"}.get(split, split)
+    path = find(
+        "dailydialog",
+        data_dir,
+        (f"ijcnlp_dailydialog/{part}.zip",),
+        "Get ijcnlp_dailydialog.zip from yanran.li/dailydialog and unzip it "
+        "to <data folder>/ijcnlp_dailydialog/ (the archives in it stay as they are).",
+    )
+    table = Table("dailydialog", max_malformed)
+    texts, emotions = (f"{part}/dialogues_{kind}{part}.txt" for kind in ("", "emotion_"))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            dialogues = io.BytesIO(archive.read(texts))
+            labels = archive.read(emotions).decode("ascii").split("\n")
+    except (zipfile.BadZipFile, zlib.error, KeyError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"{path}: expected an archive with {texts} and {emotions} ({error}); get it again"
+        ) from error
+    position = 0
+    for dialogue in table.rows(path.parent / texts, dialogues):
+        turns = dialogue.text.split("__eou__")[:-1]
+        numbers = labels[dialogue.line - 1].split() if dialogue.line <= len(labels) else []
+        _add_turns(table, dialogue, position, turns, numbers)
+        position += len(turns)
+    table.num_rows = position  # turns, not dialogues
+    expected = {"train": 87_170, "val": 8_069, "test": 7_740}[split]
+    return table.dataset(split, EKMAN, expected)
+
+
+def _add_turns(
+    table: Table, dialogue: Row, position: int, turns: list[str], numbers: list[str]
+) -> None:
+    """Keeps the turns of a dialogue that have an emotion: 1 to 6, in the order of `EKMAN`."""
+    if len(turns) != len(numbers) or not set(numbers) <= set("0123456"):
+        table.malformed(dialogue, f"{len(turns)} turns, {len(numbers)} emotions")
+        return
+    for i, (turn, number) in enumerate(zip(turns, numbers, strict=True)):
+        if number == "0":
+            table.leave_out(dialogue, "have no emotion")
+        else:
+            row = dialogue._replace(position=position + i)
+            table.add_once(row, int(number) - 1, turn.strip())
+
+
+def ssec(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01) -> Dataset:
+    """4,870 tweets; those that two thirds of the annotators gave exactly one of Plutchik's emotions.
+
+    The partner of `empathetic_dialogues`. Of the training file, 5 % are the training split, to
+    fine-tune with, and the rest is validation, with the same shares of each class. The paper's text has
+    it the other way round, but its table 17 as here.
+    """
+    part = "test" if split == "test" else "train"
+    file = f"{part}-combined-0.66.csv"
+    path = find(
+        "ssec",
+        data_dir,
+        tuple(f"{folder}/{file}" for folder in ("ssec-aggregated", "ssec/ssec-aggregated", "ssec")),
+        "Get ssec-aggregated-withtext.zip from romanklinger.de/ssec and unzip it "
+        "to <data folder>/ssec-aggregated/.",
+    )
+    table = Table("ssec", max_malformed)
+    for row in table.read(path):
+        cells = [cell.strip() for cell in row.text.split("\t")]
+        if "EMPTY ANNOTATION" in row.text:
+            table.leave_out(row, "are marked EMPTY ANNOTATION")
+            continue
+        if len(cells) != 9:
+            table.malformed(row, f"{len(cells)} of 9 columns")
+            continue
+        *marks, text = cells
+        wrong = [m for m, e in zip(marks, PLUTCHIK, strict=True) if m.lower() not in ("---", e)]
+        found = [label for label, mark in enumerate(marks) if mark != "---"]
+        if wrong or not text:
+            table.malformed(row, f"emotion {wrong[0][:20]!r}" if wrong else "empty text")
+        elif len(found) == 1:
+            table.add_once(row, found[0], text)
+        else:
+            table.leave_out(row, "have several emotions" if found else "have no emotion")
+    dataset = table.dataset(split, PLUTCHIK, 1_956 if split == "test" else 2_914)
+    if split == "test":
+        return dataset
+    train, val = stratified(dataset.labels, (round(_FINE_TUNING * len(dataset)),))
+    return dataset.take(train if split == "train" else val)
+
+
+def emotion_stimulus(
+    split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01
+) -> Dataset:
+    """2,414 sentences with one of seven emotions: the csv edition or the authors' tagged files.
+
+    The partner of `isear`, which has no surprise: left out. 5 % are the training split, to fine-tune
+    with, and the rest is halved into validation and test, with the same shares of each class. Paper:
+    2,199 sentences; here 2,197, as all that are repeated are left out.
+    """
+    folders = ("emotion-stimulus", "emotion-stimulus/Dataset", "emotion-cause/Dataset", "Dataset")
+    path = find(
+        "emotion_stimulus",
+        data_dir,
+        ("emotion-stimulus/emotion-stimulus.csv", *(f"{f}/Emotion Cause.txt" for f in folders)),
+        "Get the Emotion-Stimulus data (Ghazi, Inkpen and Szpakowicz, 2015: Emotion Cause.txt and "
+        "No Cause.txt) and put them in <data folder>/emotion-stimulus/.",
+    )
+    classes = {name: label for label, name in enumerate(WITH_SHAME)}
+    classes |= {"happy": classes["joy"], "sad": classes["sadness"]}
+    table = Table("emotion_stimulus", max_malformed)
+    tagged = path.suffix == ".txt"
+    for file in (path, path.with_name("No Cause.txt")) if tagged else (path,):
+        if not file.is_file():
+            raise ValueError(f"{file} is missing: it has the sentences without a cause; get it too")
+        for row in table.read(file, header="Emotion,Text"):
+            emotion, text = (_tagged if tagged else _comma_separated)(row.text)
+            text = " ".join(text.split())
+            if emotion == "surprise":
+                table.leave_out(row, "are of surprise")
+            elif emotion not in classes or not text:
+                table.malformed(row, "no sentence with its emotion")
+            else:
+                table.add_once(row, classes[emotion], text)
+    dataset = table.dataset(split, WITH_SHAME, 2_414)
+    num_train = round(_FINE_TUNING * len(dataset))
+    parts = stratified(dataset.labels, (num_train, (len(dataset) - num_train) // 2))
+    return dataset.take(parts[("train", "val", "test").index(split)])
+
+
+def _tagged(line: str) -> tuple[str, str]:
+    r"""Emotion and sentence of a line like `<sad>It was sad <cause>to go<\cause> . <\sad>`."""
+    found = _TAGGED.fullmatch(line.strip())
+    return (found[1], _CAUSE.sub(" ", found[2])) if found else ("", "")
+
+
+def _comma_separated(line: str) -> tuple[str, str]:
+    try:
+        emotion, text = next(csv.reader([line], strict=True))
+    except (csv.Error, ValueError):
+        return "", ""
+    return emotion, text
+
+
+def _by_emotion(groups: dict[str, str], names: tuple[str, ...]) -> dict[str, int]:
+    return {e: names.index(name) for name, emotions in groups.items() for e in emotions.split()}

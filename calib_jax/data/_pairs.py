@@ -1,0 +1,233 @@
+"""Pairs of sentences: inference (SNLI, MNLI) and paraphrase (QQP, TwitterPPDB, MSRP).
+
+Each set is read as its publisher distributes it and, where Desai & Durrett (2020) have it, from their
+archive `calibration_data/`; the publisher's files go first.
+"""
+
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from calib_jax.data._dataset import Dataset
+from calib_jax.data._files import find, split_positions
+from calib_jax.data._rows import Row, Source, Table, finish, json_fields, locate, unquote, with_ids
+
+_INFERENCE = {"entailment": 0, "contradiction": 1, "neutral": 2}
+_PARAPHRASE = {"0": 0, "1": 1}
+_PARAPHRASE_NAMES = ("different", "paraphrase")
+_VOTES = re.compile(r"\((\d), ?\d\)")  # "(4, 6)": four of six say that it is a paraphrase
+
+
+class _Columns(NamedTuple):
+    """Where a tab-separated file has what; `number` is 0 where it differs between splits."""
+
+    first: int
+    second: int
+    label: int
+    number: int = 0
+
+
+def snli(
+    split: str,
+    data_dir: pathlib.Path | None,
+    *,
+    official_test: bool = False,
+    max_malformed: float = 0.01,
+) -> Dataset:
+    """570,000 pairs: the second sentence follows from the first, contradicts it, or neither.
+
+    As in the papers, validation and test are halves of the dev file, drawn by position. With
+    `official_test` they are the dev and the test file. Pairs without a majority label (`-`) are left
+    out.
+    """
+    part = _part(split, official_test)
+    source = locate(
+        "snli",
+        split,
+        data_dir,
+        (f"snli_1.0/snli_1.0_{part}.jsonl", f"SNLI/{part}.tsv"),
+        "SNLI",
+        "Get snli_1.0.zip from nlp.stanford.edu/projects/snli and unzip it to <data folder>/snli_1.0/.",
+        whole=official_test,
+    )
+    expected = {"train": 549_367, "dev": 9_842, "test": 9_824}[part]
+    return _inference("snli", split, source, _Columns(7, 8, -1), expected, max_malformed)
+
+
+def mnli(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01) -> Dataset:
+    """400,000 pairs as SNLI's, of ten genres: its shifted partner.
+
+    The official test set has no labels: validation and test are halves of the matched dev file, drawn
+    by position, as in the papers.
+    """
+    part = "train" if split == "train" else "dev_matched"
+    source = locate(
+        "mnli",
+        split,
+        data_dir,
+        (f"multinli_1.0/multinli_1.0_{part}.jsonl", f"MNLI/{part}.tsv"),
+        "MNLI",
+        "Get multinli_1.0.zip from cims.nyu.edu/~sbowman/multinli and unzip it "
+        "to <data folder>/multinli_1.0/.",
+    )
+    expected = 392_702 if split == "train" else 9_815
+    return _inference("mnli", split, source, _Columns(8, 9, -1), expected, max_malformed)
+
+
+def qqp(
+    split: str,
+    data_dir: pathlib.Path | None,
+    *,
+    official_test: bool = False,
+    max_malformed: float = 0.01,
+) -> Dataset:
+    """400,000 pairs of questions: are they the same?
+
+    GLUE's test file has no labels: validation and test are halves of its dev file, drawn by position,
+    as in the papers. With `official_test` they are the dev and the test file, for copies whose test
+    file has labels.
+    """
+    part = _part(split, official_test)
+    source = locate(
+        "qqp",
+        split,
+        data_dir,
+        (f"QQP/{part}.tsv",),
+        "QQP",
+        "Get QQP-clean.zip of gluebenchmark.com/tasks and unzip it to <data folder>/QQP/.",
+        whole=official_test,
+    )
+    table = Table("qqp", max_malformed)
+    for row in table.read(source.path, header="question1\t"):
+        cells = row.text.split("\t")
+        if part == "test" and len(cells) == 3:
+            raise ValueError(f"{source.path} has no labels: load qqp without official_test")
+        if len(cells) != 6:
+            table.malformed(row, f"{len(cells)} of 6 columns")
+            continue
+        # Quora wrote it as csv and those who cut it did again, so quotes may be there twice.
+        first, second = (unquote(unquote(cell)) for cell in cells[3:5])
+        _add(table, row, first, second, cells[5], _PARAPHRASE)
+    expected = {"train": 363_846, "dev": 40_430, "test": 0}[part]
+    return finish(table, split, source, _PARAPHRASE_NAMES, expected)
+
+
+def twitter_ppdb(
+    split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.2
+) -> Dataset:
+    """51,524 pairs of tweets with the same link, judged by six people: QQP's shifted partner.
+
+    A pair is a paraphrase if four or more say so, and none if two or fewer do; pairs with three votes
+    are left out. There is no dev file: validation and test are halves of the test file, drawn by
+    position. More rows may be malformed than elsewhere: many lines of Desai & Durrett's file hold no
+    pair.
+    """
+    part = "train" if split == "train" else "test"
+    file = f"Twitter_URL_Corpus_{part}.txt"
+    source = locate(
+        "twitter_ppdb",
+        split,
+        data_dir,
+        (f"TwitterPPDB/{file}", f"paraphrase_dataset_emnlp2017/{file}"),
+        "TwitterPPDB",
+        f"Get {file} from languagenet.github.io and put it in <data folder>/TwitterPPDB/.",
+    )
+    table = Table("twitter_ppdb", max_malformed)
+    for row in table.read(source.path):
+        cells = row.text.split("\t")
+        votes = _VOTES.fullmatch(cells[2].strip()) if len(cells) > 2 else None
+        if not row.text.strip():
+            table.malformed(row, "blank")
+        elif len(cells) < 3:
+            table.malformed(row, f"{len(cells)} of 3 columns")
+        elif not votes:
+            table.malformed(row, f"votes {cells[2][:20]!r}")
+        elif votes[1] == "3":
+            table.leave_out(row, "have three votes of six")
+        else:
+            _add(table, row, cells[0], cells[1], "01"[votes[1] > "3"], _PARAPHRASE)
+    expected = 42_200 if split == "train" else 9_324
+    return finish(table, split, source, _PARAPHRASE_NAMES, expected)
+
+
+def msrp(
+    split: str,
+    data_dir: pathlib.Path | None,
+    *,
+    num_val: int = 408,
+    max_malformed: float = 0.01,
+) -> Dataset:
+    """4,076 + 1,725 pairs of sentences from the news, Microsoft's; not in the papers.
+
+    Validation: the first `num_val` training pairs (GLUE has as many) in the order of numpy's
+    `default_rng(0).permutation`.
+    """
+    part = "test" if split == "test" else "train"
+    file = f"msr_paraphrase_{part}.txt"
+    path = find(
+        "msrp",
+        data_dir,
+        (f"MSRParaphraseCorpus/{file}", f"MRPC/{file}"),
+        f"Get {file} of Microsoft's Research Paraphrase Corpus (microsoft.com/download, id 52398) "
+        "and put it in <data folder>/MSRParaphraseCorpus/.",
+    )
+    table = Table("msrp", max_malformed)
+    _read_tsv(table, path, _Columns(3, 4, 0, 5), "Quality\t", _PARAPHRASE)
+    dataset = table.dataset(split, _PARAPHRASE_NAMES, 1_725 if part == "test" else 4_076)
+    return with_ids(dataset, split_positions("msrp", split, table.num_rows, num_val))
+
+
+def _part(split: str, official_test: bool) -> str:
+    """The published file that has a split."""
+    if split == "test" and official_test:
+        return "test"
+    return "train" if split == "train" else "dev"
+
+
+def _inference(
+    name: str,
+    split: str,
+    source: Source,
+    columns: _Columns,
+    expected: int,
+    max_malformed: float,
+) -> Dataset:
+    table = Table(name, max_malformed)
+    if source.path.suffix == ".jsonl":
+        for row in table.read(source.path):
+            fields = json_fields(table, row, ("sentence1", "sentence2", "gold_label"))
+            if fields:
+                first, second, label = fields
+                _add(table, row, first, second, label, _INFERENCE)
+    else:
+        _read_tsv(table, source.path, columns, "gold_label", _INFERENCE)
+    return finish(table, split, source, tuple(_INFERENCE), expected)
+
+
+def _read_tsv(
+    table: Table, path: pathlib.Path, columns: _Columns, header: str, labels: Mapping[str, int]
+) -> None:
+    """Reads tab-separated sentences whose quotes are their own."""
+    least = columns.number or columns.second + 2
+    for row in table.read(path, header=header):
+        cells = row.text.split("\t")
+        if len(cells) < least or (columns.number and len(cells) > least):
+            table.malformed(row, f"{len(cells)} of {least} columns")
+            continue
+        first, second, label = (cells[i] for i in (columns.first, columns.second, columns.label))
+        _add(table, row, first, second, label, labels)
+
+
+def _add(
+    table: Table, row: Row, first: Any, second: Any, label: Any, labels: Mapping[str, int]
+) -> None:
+    """Keeps a pair, or says what is wrong with it."""
+    if label == "-":
+        table.leave_out(row, "have no majority label")
+    elif not isinstance(label, str) or label not in labels:
+        table.malformed(row, f"label {str(label)[:20]!r}")
+    elif not all(isinstance(text, str) and text.strip() for text in (first, second)):
+        table.malformed(row, "empty sentence")
+    else:
+        table.add(row, labels[label], text=first.strip(), pair=second.strip())
