@@ -194,6 +194,37 @@ def test_a_changed_byte_is_noticed(two: pathlib.Path, tmp_path: pathlib.Path) ->
         assert_same(checkpoints.restore(LIKE), _state(1))
 
 
+@pytest.mark.xfail(strict=True, reason="the fingerprint of 64 ones is that of 64 zeros")
+def test_values_of_another_state_are_noticed(tmp_path: pathlib.Path) -> None:
+    saved = {}
+    for value in (0.0, 1.0):
+        saved[value] = _state(1)._replace(network={"scale": jnp.full(64, value)})
+        with _open(tmp_path / str(value)) as checkpoints:
+            checkpoints.save(1, saved[value])
+    for path in (tmp_path / "0.0" / "1").iterdir():
+        if path.is_dir() and list(
+            path.rglob("manifest.ocdbt")
+        ):  # the arrays, not what is said of them
+            shutil.rmtree(tmp_path / "1.0" / "1" / path.name)
+            shutil.copytree(path, tmp_path / "1.0" / "1" / path.name)
+    like = LIKE._replace(
+        network={"scale": jax.ShapeDtypeStruct((64,), jnp.float32, sharding=EVERYWHERE)}
+    )
+    with _open(tmp_path / "1.0") as checkpoints:
+        assert checkpoints.restore(like) is None
+
+
+@pytest.mark.xfail(strict=True, reason="what tensorstore says is all that is said")
+def test_a_damaged_best_is_named(two: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    shutil.copytree(two, tmp_path / "x")
+    for path in (tmp_path / "x" / "1").rglob("manifest.ocdbt"):
+        _zero(path)
+    with _open(tmp_path / "x") as checkpoints:
+        with pytest.raises(ValueError, match=r"checkpoint 1 .*best") as caught:
+            checkpoints.restore_best(LIKE)
+        assert "\n" not in str(caught.value)
+
+
 def _empty(folder: pathlib.Path) -> None:
     shutil.rmtree(folder)
     folder.mkdir()
