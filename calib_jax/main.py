@@ -8,6 +8,7 @@ changed by --config.KEY=VALUE; --print_config shows all keys.
 """
 
 import ast
+import contextlib
 import pathlib
 import sys
 
@@ -23,13 +24,12 @@ _PRINT = flags.DEFINE_bool("print_config", False, "Show the config with all over
 _LIST = flags.DEFINE_bool("list", False, "Show methods, models, data sets and configs, then stop.")
 
 
-def main(argv: list[str] | None = None) -> int:
-    argv = sys.argv if argv is None else argv
-    if not argv[1:] or "-h" in argv or "--help" in argv:
+def main() -> int:
+    if not sys.argv[1:] or "-h" in sys.argv or "--help" in sys.argv:
         print(__doc__ + "\n" + _flag_help())
         return 0
     try:
-        flags.FLAGS(argv)
+        flags.FLAGS(sys.argv)
         return _run()
     except train.Stopped as stopped:
         print(f"{stopped}. The same command goes on from there.", file=sys.stderr)
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run() -> int:
-    logging.set_verbosity(logging.ERROR)  # orbax tells of every save
+    logging.set_verbosity(logging.FATAL)  # orbax tells of every save, and of what we mend ourselves
     if _LIST.value:
         print(_listing())
         return 0
@@ -65,8 +65,9 @@ def _run() -> int:
 def _in_short(error: Exception) -> str:
     """What an error says; of what ml_collections makes of errors in config files, the last line."""
     message = str(error).strip()
-    if message and message[0] in "'\"":  # str() of a KeyError is the repr of its message
-        message = " ".join(ast.literal_eval(message).split())
+    with contextlib.suppress(ValueError, SyntaxError):
+        # str() of a KeyError, as ml_collections passes it on, is the repr of its message.
+        message = " ".join(str(ast.literal_eval(message)).split())
     wrapped = "Traceback" in message or "Attempted" in message
     return message.splitlines()[-1].strip() if wrapped else message
 

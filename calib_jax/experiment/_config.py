@@ -1,5 +1,6 @@
 """The config of an experiment: every key there is, with its default."""
 
+import importlib.util
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -99,6 +100,10 @@ def check(config: Any) -> None:
             raise ValueError(
                 f"config.train.{key}={config.train[key]}: expected at least {smallest}"
             )
+    if config.tensorboard and importlib.util.find_spec("tensorboardX") is None:
+        raise ValueError(
+            "config.tensorboard=True needs tensorboardX: pip install 'calib_jax[tensorboard]'"
+        )
     if not 0 <= config.optimizer.warmup < 1:
         raise ValueError(
             f"config.optimizer.warmup={config.optimizer.warmup:g}: expected a share of all steps"

@@ -3,7 +3,6 @@
 import functools
 import json
 import pathlib
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -95,7 +94,6 @@ class _Runner:
         described = json.loads(self.config.to_json()) | {"seeds": [seed]}
         described["method"]["name"] = self.name
         _workdir.write_json(folder / "config.json", _workdir.describe(described))
-        start = time.monotonic()
         handed: dict[str, np.ndarray] = {}
         for phase in self.phases[:-1]:
             path = folder / phase.name / "handed_over.npz"
@@ -106,7 +104,9 @@ class _Runner:
             with np.load(path, allow_pickle=False) as arrays:
                 handed |= dict(arrays)
         trainer, state = self._fit(self.phases[-1], seed, folder, handed)
-        seconds = time.monotonic() - start
+        folders = [folder, *(folder / phase.name for phase in self.phases[:-1])]
+        logs = [train.Log(path / "metrics.jsonl").rows() for path in folders]
+        seconds = sum(rows[-1]["perf/seconds"] for rows in logs)
         _evaluate(self.config, self.name, seed, folder, self.sets(), trainer, state, seconds)
 
     def _trainer(self, phase: Phase, handed: dict[str, np.ndarray]) -> train.Trainer:

@@ -1,5 +1,6 @@
 """Asking a run to stop: SIGTERM from a scheduler, SIGINT from the keyboard."""
 
+import os
 import signal
 import types
 
@@ -25,4 +26,6 @@ class StopRequest:
 
     def _note(self, number: int, _: types.FrameType | None) -> None:
         self.signal = number
+        # Not print: it may be what was interrupted.
+        os.write(2, b"\nstopping after this step; the same signal again stops at once\n")
         signal.signal(number, self._before[number])  # type: ignore[arg-type]

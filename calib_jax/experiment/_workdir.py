@@ -17,8 +17,8 @@ import numpy as np
 from calib_jax.experiment._config import differences
 
 _PACKAGES = ("calib_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
-# More seeds and methods may join a workdir, and the data may have moved.
-_FREE = ("seeds", "method.name", "data.dir")
+# More seeds and methods may join a workdir, the data may have moved, and no result depends on the rest.
+_FREE = ("seeds", "method.name", "data.dir", "checkpoint.seconds", "train.workers", "tensorboard")
 
 
 @contextlib.contextmanager

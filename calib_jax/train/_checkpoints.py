@@ -2,11 +2,12 @@
 
 import json
 import pathlib
+import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as policies
 
@@ -68,7 +69,7 @@ class Checkpoints:
             return
         items = ocp.args.Composite(
             state=ocp.args.StandardSave(state),
-            check=ocp.args.JsonSave({"fingerprint": int(_fingerprint(state))}),
+            check=ocp.args.JsonSave({"fingerprint": _fingerprint(state)}),
         )
         known = {self.best: metrics[self.best]} if metrics else None
         self._manager.save(step, args=items, metrics=known, force=True)
@@ -96,14 +97,20 @@ class Checkpoints:
         best = self._manager.best_step()
         if best is None or self._manager.metrics(best) is None:
             raise ValueError(f"no checkpoint in {self._folder} has the metric {self.best!r}")
-        return self._read(best, like)
+        try:
+            return self._read(best, like)
+        except Exception as error:  # as in restore, but no other can take its place
+            raise ValueError(
+                f"checkpoint {best} is the best and cannot be read ({_in_short(error)}); "
+                "config.checkpoint.select='last' evaluates the last one"
+            ) from error
 
     def _read(self, step: int, like: TrainState) -> Any:
         items = ocp.args.Composite(
             state=ocp.args.StandardRestore(like), check=ocp.args.JsonRestore()
         )
         found = self._manager.restore(step, args=items)
-        if int(_fingerprint(found.state)) != found.check["fingerprint"]:
+        if _fingerprint(found.state) != found.check["fingerprint"]:
             raise ValueError("its values are not those that were saved")
         return found.state
 
@@ -117,10 +124,8 @@ class Checkpoints:
 
     def _put_aside(self, step: int, error: Exception) -> None:
         """Nothing is deleted: it may be a good checkpoint of something else."""
-        reason = str(error).strip().splitlines()[:1] or [""]
         self._say(
-            f"checkpoint {step} cannot be read ({type(error).__name__}: {reason[0][:160]}); "
-            "going back to the one before"
+            f"checkpoint {step} cannot be read ({_in_short(error)}); going back to the one before"
         )
         aside = self._folder.with_name(f"{self._folder.name}_unreadable")
         aside.mkdir(exist_ok=True)
@@ -128,15 +133,14 @@ class Checkpoints:
         (self._folder / str(step)).rename(aside / f"{step}_{number}")
 
 
-@jax.jit
-def _fingerprint(state: Any) -> jax.Array:
-    """A number that changes with any bit of the state; found on the devices, wherever its parts are."""
-    total = jnp.zeros((), jnp.uint32)
+def _fingerprint(state: Any) -> int:
+    """A number that changes with any bit of the state. On the host: there is nothing to compile."""
+    crc = 0
     for leaf in jax.tree.leaves(state):
-        bits = leaf.astype(jnp.uint8) if leaf.dtype == bool else leaf
-        width = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}[bits.dtype.itemsize]
-        words = jax.lax.bitcast_convert_type(bits, width).astype(jnp.uint32).ravel()
-        # Odd factors: no flipped bit is multiplied away, and no two words can change places.
-        factors = 2 * jax.lax.iota(jnp.uint32, words.size) + 1
-        total = 31 * total + jnp.sum(words * factors)
-    return total
+        crc = zlib.crc32(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data, crc)
+    return crc
+
+
+def _in_short(error: Exception) -> str:
+    first = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first[:160]}"

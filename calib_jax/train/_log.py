@@ -46,12 +46,8 @@ class Log:
 
     def _show(self, row: Mapping[str, Any]) -> None:
         if self._writer is None:
-            try:
-                import tensorboardX
-            except ModuleNotFoundError:
-                raise ValueError(
-                    "config.tensorboard=True needs tensorboardX: pip install 'calib_jax[tensorboard]'"
-                ) from None
+            import tensorboardX
+
             # What a killed run showed of the steps to come is taken back.
             self._writer = tensorboardX.SummaryWriter(
                 str(self._tensorboard), purge_step=row["step"], flush_secs=10

@@ -89,8 +89,11 @@ class _Run:
         self.trainer, self.seed, self.key = trainer, seed, jax.random.key(seed)
         self.checkpoints, self.log, self.progress = checkpoints, log, progress
         self.save_seconds, self.save_best = save_seconds, save_best
-        self.began = self.saved = self.looked = time.monotonic()
-        self.best = min((row[checkpoints.best] for row in log.rows()), default=math.inf)
+        self.saved = self.looked = time.monotonic()
+        rows = log.rows()
+        self.best = min((row[checkpoints.best] for row in rows), default=math.inf)
+        # A run that was resumed has taken the time of all its parts.
+        self.began = self.saved - (rows[-1]["perf/seconds"] if rows else 0.0)
         self.labels = jax.device_put(trainer.val.dataset.labels)
         self.unread: tuple[int, Sums] | None = None
         self.unwritten: tuple[Sums, dict[str, Any]] | None = None
@@ -202,9 +205,8 @@ class _Run:
         row["perf/seconds"] = round(time.monotonic() - self.began, 3)
         row["perf/examples_per_second"] = round(self.progress.rate(), 1)
         self.log.append(row)
-        self.progress.update(
-            row["step"], **{"val acc": row["val/accuracy"], "val ECE": row["val/ece_mass"]}
-        )
+        facts = {"loss": "train/loss", "val acc": "val/accuracy", "val ECE": "val/ece_mass"}
+        self.progress.update(row["step"], **{name: row[key] for name, key in facts.items()})
 
     def _finish_reading(self) -> None:
         if self.unread is not None:

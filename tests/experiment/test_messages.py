@@ -186,7 +186,6 @@ def test_files_that_are_not_there_or_in_the_way(
     assert all(word in done.err for word in words)
 
 
-@pytest.mark.xfail(strict=True, reason="taken for the repr of a KeyError's message")
 def test_a_message_may_begin_with_a_quote() -> None:
     message = "'logits': expected numbers"
     assert main._in_short(ValueError(message)) == message
