@@ -5,6 +5,7 @@ from calib_jax.models._create import create as create
 from calib_jax.models._densenet import DenseNet as DenseNet
 from calib_jax.models._encoder import Encoder as Encoder
 from calib_jax.models._encoder import EncoderConfig as EncoderConfig
+from calib_jax.models._mlp import MLP as MLP
 from calib_jax.models._pretrained import load_pretrained as load_pretrained
 from calib_jax.models._pretrained import save_pretrained as save_pretrained
 from calib_jax.models._resnet import ResNet as ResNet

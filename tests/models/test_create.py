@@ -11,6 +11,7 @@ from calib_jax import models
 
 ENCODERS = ("bert", "roberta", "electra")
 KIND = dict.fromkeys(ENCODERS, models.TextClassifier) | {
+    "mlp": models.MLP,
     "resnet20": models.ResNet,
     "resnet50": models.ResNet,
     "resnet110": models.ResNet,
@@ -66,8 +67,25 @@ def test_unknown_name_without_a_hint() -> None:
 
 @pytest.mark.parametrize("name", ["bert", "resnet20", "text_cnn"])
 def test_unknown_option_is_named(name: str) -> None:
-    with pytest.raises(TypeError, match="hiden_size"):
+    with pytest.raises(ValueError, match=f"model {name}: option 'hiden_size': expected one of "):
         models.create(name, 2, hiden_size=8)
+
+
+def test_options_get_hints() -> None:
+    for name, wrong, meant in (("bert", "hiden_size", "hidden_size"), ("mlp", "width", "widths")):
+        with pytest.raises(ValueError, match=f"did you mean '{meant}'"):
+            models.create(name, 2, **{wrong: 8})
+
+
+def test_mlp_is_matrix_products_and_relu() -> None:
+    module = models.create("mlp", 3, widths=(5, 4))
+    images = jax.random.normal(jax.random.key(0), (2, 3, 3, 1))
+    params = module.init(jax.random.key(1), images)["params"]
+    x = np.asarray(images).reshape(2, 9)
+    for layer in ("layers_0", "layers_1"):
+        x = np.maximum(x @ params[layer]["kernel"] + params[layer]["bias"], 0)
+    expected = x @ params["classifier"]["kernel"] + params["classifier"]["bias"]
+    np.testing.assert_allclose(module.apply({"params": params}, images), expected, atol=1e-5)
 
 
 def test_image_options_override_the_defaults_of_a_name() -> None:
