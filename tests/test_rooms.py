@@ -14,10 +14,18 @@ ALLOWED = {
     "dynamics": set(),
     "losses": {"calib_jax.metrics"},  # AdaFocal and CalFocal bin by the one binning core
     "augment": set(),
-    "methods": {"calib_jax.losses", "calib_jax.metrics", "calib_jax.targets", "inspect", "difflib"},
+    "methods": {"calib_jax.losses", "calib_jax.metrics", "calib_jax.targets", "inspect"},
     "posthoc": {"calib_jax.metrics", "optax", "sklearn"},
 }
-EVERYWHERE = {"jax", "numpy", "calib_jax._arrays", "collections", "dataclasses", "functools"}
+EVERYWHERE = {
+    "jax",
+    "numpy",
+    "calib_jax._arrays",
+    "calib_jax._hints",
+    "collections",
+    "dataclasses",
+    "functools",
+}
 EVERYWHERE |= {"itertools", "math", "typing"}
 
 

@@ -1,12 +1,12 @@
 """One door to all sets."""
 
-import difflib
 import inspect
 import os
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
+from calib_jax._hints import expected_one_of
 from calib_jax.data._choices import hellaswag, swag
 from calib_jax.data._cifar import cifar10, cifar100
 from calib_jax.data._cifar_c import FOLDER, cifar10_c
@@ -70,9 +70,7 @@ def load(
       options: of the reader, by keyword.
     """
     if name not in _READERS:
-        raise ValueError(
-            f"data set {name!r}: expected one of {', '.join(NAMES)}{_hint(name, NAMES)}"
-        )
+        raise ValueError(f"data set {name!r}: {expected_one_of(name, NAMES)}")
     if split not in SPLITS:
         raise ValueError(f"split={split!r}: expected one of {', '.join(SPLITS)}")
     reader = _READERS[name]
@@ -81,10 +79,7 @@ def load(
     ]
     for option in options:
         if option not in known:
-            expected = f"one of {', '.join(known)}" if known else "none"
-            raise ValueError(
-                f"{name}: option {option!r}: expected {expected}{_hint(option, known)}"
-            )
+            raise ValueError(f"{name}: option {option!r}: {expected_one_of(option, known)}")
     return reader(split, _folder(data_dir), **options)
 
 
@@ -97,8 +92,3 @@ def has_cifar10_c(corruption: str, data_dir: str | os.PathLike[str] | None = Non
 def _folder(data_dir: str | os.PathLike[str] | None) -> pathlib.Path | None:
     named = data_dir or os.environ.get("CALIB_JAX_DATA")
     return pathlib.Path(named).expanduser() if named else None
-
-
-def _hint(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), 1)
-    return f"; did you mean {close[0]!r}?" if close else ""

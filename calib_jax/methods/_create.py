@@ -1,10 +1,10 @@
 """Methods by name."""
 
-import difflib
 import inspect
 from collections.abc import Callable
 from typing import Any
 
+from calib_jax._hints import expected_one_of
 from calib_jax.methods._base import Method
 from calib_jax.methods._mixup import mixup
 from calib_jax.methods._objectives import OBJECTIVES, Objective
@@ -35,6 +35,4 @@ def options(name: str) -> dict[str, Any]:
 
 def check_name(name: str) -> None:
     if name not in NAMES:
-        close = difflib.get_close_matches(name, NAMES, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"method={name!r}: expected one of {', '.join(NAMES)}{hint}")
+        raise ValueError(f"method={name!r}: {expected_one_of(name, NAMES)}")

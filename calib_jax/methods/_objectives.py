@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from calib_jax import losses, metrics, targets
+from calib_jax._hints import expected_one_of
 from calib_jax.methods._base import Info, State
 
 
@@ -164,7 +165,7 @@ def as_objective(objective: Objective | str) -> Objective:
     if not isinstance(objective, str):
         return objective
     if objective not in OBJECTIVES:
-        raise ValueError(f"objective={objective!r}: expected one of {', '.join(OBJECTIVES)}")
+        raise ValueError(f"objective={objective!r}: {expected_one_of(objective, OBJECTIVES)}")
     return OBJECTIVES[objective]()
 
 

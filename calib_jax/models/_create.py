@@ -1,13 +1,13 @@
 """Networks by name."""
 
 import dataclasses
-import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import flax.linen as nn
 
+from calib_jax._hints import expected_one_of
 from calib_jax.models._densenet import DenseNet
 from calib_jax.models._encoder import EncoderConfig
 from calib_jax.models._mlp import MLP
@@ -84,7 +84,7 @@ def create(name: str, num_classes: int, **options: Any) -> nn.Module:
       A Flax module with the methods `embed`, `features` and `head`.
     """
     if name not in NAMES:
-        raise ValueError(f"model={name!r}: expected one of {', '.join(NAMES)}{_hint(name, NAMES)}")
+        raise ValueError(f"model={name!r}: {expected_one_of(name, NAMES)}")
     _check_options(name, options)
     if name in _IMAGE:
         return _IMAGE[name](num_classes=num_classes, **options)
@@ -108,15 +108,9 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
     for option in options:
         if option not in known:
             raise ValueError(
-                f"model {name}: option {option!r}: expected one of {', '.join(sorted(known))}"
-                f"{_hint(option, known)}"
+                f"model {name}: option {option!r}: {expected_one_of(option, sorted(known))}"
             )
 
 
 def _field_names(kind: Any) -> set[str]:
     return {field.name for field in dataclasses.fields(kind)}
-
-
-def _hint(name: str, names: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(names), 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
