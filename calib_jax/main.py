@@ -67,7 +67,7 @@ def _in_short(error: Exception) -> str:
     message = str(error).strip()
     with contextlib.suppress(ValueError, SyntaxError):
         # str() of a KeyError, as ml_collections passes it on, is the repr of its message.
-        message = " ".join(str(ast.literal_eval(message)).split())
+        message = "unknown config key " + " ".join(str(ast.literal_eval(message)).split())
     wrapped = "Traceback" in message or "Attempted" in message
     return message.splitlines()[-1].strip() if wrapped else message
 

@@ -32,7 +32,7 @@ def find(
             return pathlib.Path(max(found))
     where = f" Looked for {', '.join(places)}." if places else ""
     if data_dir is None:
-        where += " No data folder was named: pass data_dir or set CALIB_JAX_DATA."
+        where += " No data folder was named: pass data_dir (config.data.dir) or set CALIB_JAX_DATA."
     elif not data_dir.is_dir():
         where += f" There is no folder {data_dir}."
     raise ValueError(f"{name} is not here.{where} {how}")

@@ -58,7 +58,7 @@ def write_report(workdir: str | pathlib.Path) -> str:
     sections = [
         *_detection(summary, first_runs, plots),
         *_reliability(summary, first_runs),
-        *_bins(rows, first_runs),
+        *_bins(rows, first_runs, plots),
         Section("Training", pictures=[Picture(
             plots["curves"], f"Curves over the epochs of {', '.join(rows)}",
             "Mean over the seeds, in a band from the smallest to the largest of them.",
@@ -182,8 +182,10 @@ def _temperatures(record: Mapping[str, Any], split: str) -> list[tuple[str, floa
     return [("before temperature scaling", 1.0), *after]
 
 
-def _bins(rows: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], runs: Runs) -> list[Section]:
-    """What the methods that are steered by bins logged of them: the first seed of each."""
+def _bins(
+    rows: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], runs: Runs, plots: dict[str, bytes]
+) -> list[Section]:
+    """What the methods logged of their bins, the first seed of each; the pictures join `plots`."""
     sections = []
     for method, seeds in rows.items():
         logged = {key for row in seeds[0] for key in row}
@@ -196,15 +198,17 @@ def _bins(rows: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], runs: Runs)
                 if "method/gamma" in logged
                 else "Confidence less accuracy of the bin on validation, which drives the loss."
             )
+            plots[f"bins_{method}"] = png(plot_gamma(seeds[0]))
             sections.append(Section(f"{what} of {method}, bin by bin", pictures=[Picture(
-                png(plot_gamma(seeds[0])), f"{what} per probability bin over the epochs of {method}",
+                plots[f"bins_{method}"], f"{what} per probability bin over the epochs of {method}",
                 f"{caption} Bins hold equally many examples; their ranges are the last ones. {seed}",
             )]))  # fmt: skip
         if "method/train_confidence" in logged:
+            plots[f"correspondence_{method}"] = png(plot_correspondence(seeds[0]))
             sections.append(Section(
                 f"Training and validation confidence of {method}",
                 pictures=[Picture(
-                    png(plot_correspondence(seeds[0])),
+                    plots[f"correspondence_{method}"],
                     f"Confidence in training and validation over the epochs of {method}, three bins",
                     "Training examples are put in the bins of the validation set by the probability "
                     "of their label. Where its confidence moves, that of validation should follow; "

@@ -86,7 +86,9 @@ def test_the_environment_names_the_folder(
     with pytest.raises(ValueError, match=f"{tmp_path}/b/svhn/"):  # an argument goes first
         data.load("svhn", "test", tmp_path / "b")
     monkeypatch.delenv("CALIB_JAX_DATA")
-    with pytest.raises(ValueError, match="pass data_dir or set CALIB_JAX_DATA"):
+    with pytest.raises(
+        ValueError, match=r"pass data_dir \(config\.data\.dir\) or set CALIB_JAX_DATA"
+    ):
         data.load("svhn", "test")
 
 
