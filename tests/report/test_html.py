@@ -268,6 +268,8 @@ def test_page_shows_detection_and_what_the_bins_did(tmp_path: pathlib.Path) -> N
     alts = [image["alt"] or "" for image in page.all("img")]
     assert alts[0] == "ROC curves of telling svhn from test by entropy, of calfocal"
     assert len(alts) == 1 + 4 + 2 + 1
+    pictures = {path.stem for path in (tmp_path / "plots").iterdir()}
+    assert pictures == {"curves", "roc_svhn", "bins_calfocal", "correspondence_calfocal"}
     with Image.open(tmp_path / "plots" / "roc_svhn.png") as picture:
         assert picture.width > 700
     markdown = (tmp_path / "summary.md").read_text(encoding="utf-8")
