@@ -22,7 +22,8 @@ def test_killed_within_and_between_phases(command: Command, tmp_path: pathlib.Pa
     assert "cross_entropy, seed 0, train: step 10/10" in done.err
     whole = tmp_path / "whole" / "cross_entropy" / "seed_0"
 
-    with np.load(whole / "map" / "handed_over.npz") as handed:
+    assert not (whole / "map").exists()  # it belongs to all methods of the workdir
+    with np.load(tmp_path / "whole" / "phases" / "map" / "seed_0" / "handed_over.npz") as handed:
         assert sorted(handed) == ["confidence", "correctness", "seen", "variability"]
         np.testing.assert_array_equal(handed["seen"], np.full(100, 2.0))  # once in every epoch
         confidence = handed["confidence"]
@@ -39,7 +40,8 @@ def test_killed_within_and_between_phases(command: Command, tmp_path: pathlib.Pa
     ]:
         done = command(*DIGITS, *parts, interrupt=[(moment, number, "SIGKILL")], **options)
         assert done.code == -9, (moment, done)
-        assert (run / "map" / "handed_over.npz").exists() == finished
+        handed_over = tmp_path / "parts" / "phases" / "map" / "seed_0" / "handed_over.npz"
+        assert handed_over.exists() == finished
     done = command(*DIGITS, *parts, **options)
     assert done.code == 0, done.err
     assert "map" not in done.err  # is not done again
@@ -55,11 +57,11 @@ def test_a_phase_may_hand_nothing_over(
     for plot in ("plot_reliability", "plot_risk_coverage"):
         monkeypatch.setattr(report, plot, lambda *_, **__: NoFigure())
     two = [
-        _run.Phase("first", lambda _: methods.create("cross_entropy"), lambda *_: {}),
-        _run.Phase("second", lambda _: methods.create("adafocal")),
+        _run.Phase("first", methods.create("cross_entropy")),
+        _run.Phase("second", methods.create("adafocal")),
     ]
     monkeypatch.setattr(_run, "phases", lambda *_: two)
     experiment.run(small.config(train__epochs=1), tmp_path)
     run = tmp_path / "cross_entropy" / "seed_0"
-    assert "method/gamma" not in small.rows(run / "first")[-1]
+    assert "method/gamma" not in small.rows(tmp_path / "phases" / "first" / "seed_0")[-1]
     assert "method/gamma" in small.rows(run)[-1]
