@@ -18,7 +18,8 @@ def load_shift(
     """A set to evaluate on besides the test set.
 
     Args:
-      entry: the name of a set (`'svhn'`), or a corruption and its severity (`'gaussian_noise:5'`) for
+      entry: the name of a set (`'svhn'`), perhaps with options of its reader
+        (`'hellaswag?source=wikihow'`), or a corruption and its severity (`'gaussian_noise:5'`) for
         the test set so corrupted: from CIFAR-10-C's files, if the test set is CIFAR-10's and they are
         there, else made here, the same for every run.
       test: the test set.
@@ -29,7 +30,10 @@ def load_shift(
     """
     corruption, colon, severity = entry.partition(":")
     if not colon:
-        return entry, data.load(entry, "test", data_dir)
+        name, _, given = entry.partition("?")
+        pairs = [option.partition("=") for option in given.split("&") if option]
+        found = data.load(name, "test", data_dir, **{key: value for key, _, value in pairs})
+        return "_".join([name, *(value for _, _, value in pairs)]), found
     if severity not in tuple("12345"):
         raise ValueError(
             f"shift={entry!r}: expected a data set, or a corruption with a severity of 1 to 5 such as "

@@ -12,6 +12,7 @@ METRICS = (
     ("refinement", "NLL after best T", False, False),
     ("brier", "Brier", False, False),
     ("ece", "ECE-15 equal width %", True, False),
+    ("ece_10", "ECE-10 equal width %", True, False),
     ("ece_mass", "ECE-15 equal mass %", True, False),
     ("ece_debiased", "ECE-15 debiased L2 %", True, False),
     ("ece_sweep", "ECE sweep equal mass %", True, False),

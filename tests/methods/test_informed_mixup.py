@@ -304,7 +304,7 @@ def test_two_classes_leave_logit_saliency_no_choice_but_features_one() -> None:
 def test_mixing_logits_is_mixing_features(head: str) -> None:
     """The last layer of every text classifier is affine: what the method relies on."""
     network = models.create(
-        "bert", 3, head_kind=head, num_hidden_layers=1, hidden_size=8, num_attention_heads=2,
+        "bert", 3, head=head, num_hidden_layers=1, hidden_size=8, num_attention_heads=2,
         intermediate_size=8, vocab_size=11, max_position_embeddings=8,
     )  # fmt: skip
     shape = (4, 3, 5) if head == "multiple_choice" else (4, 5)
