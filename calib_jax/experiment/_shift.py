@@ -1,7 +1,9 @@
 """Sets that a network was not trained for: others', and its own test set corrupted."""
 
+import ast
 import dataclasses
 import os
+from typing import Any
 
 import jax
 import numpy as np
@@ -32,7 +34,8 @@ def load_shift(
     if not colon:
         name, _, given = entry.partition("?")
         pairs = [option.partition("=") for option in given.split("&") if option]
-        found = data.load(name, "test", data_dir, **{key: value for key, _, value in pairs})
+        options = {key: _literal(value) for key, _, value in pairs}
+        found = data.load(name, "test", data_dir, **options)
         return "_".join([name, *(value for _, _, value in pairs)]), found
     if severity not in tuple("12345"):
         raise ValueError(
@@ -50,6 +53,14 @@ def load_shift(
     if "image" not in test.inputs:
         raise ValueError(f"shift={entry!r}: {test.name} has no images in memory to corrupt")
     return name, _made(test, corruption, int(severity))
+
+
+def _literal(text: str) -> Any:
+    """`5` and `True` are what they look like; a word is a word."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
 
 
 def _official(
