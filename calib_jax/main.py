@@ -21,6 +21,11 @@ _CONFIG = config_flags.DEFINE_config_file("config", None, "File with get_config(
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder for everything the experiment leaves.")
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Show sizes, steps and memory, then stop.")
 _PRINT = flags.DEFINE_bool("print_config", False, "Show the config with all overrides, then stop.")
+_DISTRIBUTED = flags.DEFINE_enum(
+    "distributed", "none", train.MODES,
+    "Several processes: env reads JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID; "
+    "auto asks Slurm, Open MPI, the TPU pod or Kubernetes (see launch/).",
+)  # fmt: skip
 _LIST = flags.DEFINE_bool("list", False, "Show methods, models, data sets and configs, then stop.")
 
 
@@ -58,7 +63,11 @@ def _run() -> int:
         return 0
     if not _WORKDIR.value:
         raise ValueError("where to? --workdir FOLDER")
-    print(experiment.run(config, pathlib.Path(_WORKDIR.value)))
+    found = train.join(_DISTRIBUTED.value)
+    if _DISTRIBUTED.value != "none":
+        print(found, file=sys.stderr)
+    say = print if train.is_first() else lambda *_: None
+    say(experiment.run(config, pathlib.Path(_WORKDIR.value), say))
     return 0
 
 
@@ -73,7 +82,7 @@ def _in_short(error: Exception) -> str:
 
 
 def _flag_help() -> str:
-    own = (_CONFIG, _WORKDIR, _DRY_RUN, _PRINT, _LIST)
+    own = (_CONFIG, _WORKDIR, _DRY_RUN, _PRINT, _LIST, _DISTRIBUTED)
     return "\n".join(f"  --{flag.name:<14}{flags.FLAGS[flag.name].help}" for flag in own)
 
 

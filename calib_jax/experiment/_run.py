@@ -33,7 +33,9 @@ def run(config: Any, workdir: pathlib.Path, say: Callable[[str], None] = print) 
     names, seeds = _config.method_names(config), _config.seeds(config)
     check_calibrators(config.calibrate)  # now, not after hours of training
     with _workdir.locked(workdir), StopRequest() as stop:
-        _workdir.claim(workdir, config)
+        if train.is_first():
+            _workdir.claim(workdir, config)
+        train.wait_for_all("the workdir is ours")
         sets = functools.cache(lambda: _load(config, say))
         for name in names:
             runner = _Runner(config, name, sets, say, stop.requested)
@@ -43,7 +45,7 @@ def run(config: Any, workdir: pathlib.Path, say: Callable[[str], None] = print) 
                     say(f"{name}, seed {seed}: finished before")
                 else:
                     runner.run(seed, folder)
-        return report.write_report(workdir)
+        return report.write_report(workdir) if train.is_first() else ""
 
 
 def _load(config: Any, say: Callable[[str], None]) -> _build.Data:
@@ -84,6 +86,7 @@ class _Runner:
                 before.mkdir(parents=True, exist_ok=True)
                 trainer, state = self._fit(phase, seed, before, handed)
                 _workdir.write_npz(path, **phase.hand_over(trainer, state))
+                train.wait_for_all(f"{path} is written")
             with np.load(path, allow_pickle=False) as arrays:
                 handed |= dict(arrays)
         trainer, state = self._fit(self.phases[-1], seed, folder, handed)
@@ -146,6 +149,8 @@ def _evaluate(
             folder / "logits" / f"{split}.npz", logits=logits, labels=part.labels, ids=part.ids
         )
         predicted[split] = Predictions(logits, part.labels)
+    if not train.is_first():  # predicting takes all processes, judging one
+        return
     judged: dict[str, list[Judgement]] = {}
     for split, part in parts.items():
         if split != "val" and part.label_names == sets.train.label_names:

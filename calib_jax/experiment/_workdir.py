@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from calib_jax import train
 from calib_jax.experiment._config import differences
 
 _PACKAGES = ("calib_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
@@ -24,6 +25,9 @@ _FREE = ("seeds", "method.name", "data.dir", "checkpoint.seconds", "train.worker
 @contextlib.contextmanager
 def locked(workdir: pathlib.Path) -> Iterator[None]:
     """Keeps a second process out of the workdir; the lock goes when the process does, however."""
+    if not train.is_first():  # the first process holds it for all
+        yield
+        return
     workdir.mkdir(parents=True, exist_ok=True)
     with (workdir / ".lock").open("a+") as file:
         try:
@@ -76,14 +80,18 @@ def phase_folder(run: pathlib.Path, phase: str) -> pathlib.Path:
 
 
 def write_json(path: pathlib.Path, content: Any) -> None:
-    """All or nothing."""
+    """All or nothing; by the first process."""
+    if not train.is_first():
+        return
     new = path.with_name(path.name + ".tmp")
     new.write_text(json.dumps(content, indent=2) + "\n")
     new.replace(path)
 
 
 def write_npz(path: pathlib.Path, **arrays: np.ndarray) -> None:
-    """All or nothing."""
+    """All or nothing; by the first process."""
+    if not train.is_first():
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".tmp")
     with new.open("wb") as file:

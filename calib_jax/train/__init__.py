@@ -11,6 +11,11 @@ from calib_jax.train._optimizer import OPTIMIZERS as OPTIMIZERS
 from calib_jax.train._optimizer import SCHEDULES as SCHEDULES
 from calib_jax.train._optimizer import make_optimizer as make_optimizer
 from calib_jax.train._optimizer import make_schedule as make_schedule
+from calib_jax.train._processes import LOST_SECONDS as LOST_SECONDS
+from calib_jax.train._processes import MODES as MODES
+from calib_jax.train._processes import is_first as is_first
+from calib_jax.train._processes import join as join
+from calib_jax.train._processes import wait_for_all as wait_for_all
 from calib_jax.train._step import TrainState as TrainState
 from calib_jax.train._step import make_train_step as make_train_step
 from calib_jax.train._trainer import Setup as Setup

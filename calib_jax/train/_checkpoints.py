@@ -11,6 +11,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as policies
 
+from calib_jax.train._processes import is_first, wait_for_all, whole
 from calib_jax.train._step import TrainState
 
 
@@ -127,6 +128,11 @@ class Checkpoints:
         self._say(
             f"checkpoint {step} cannot be read ({_in_short(error)}); going back to the one before"
         )
+        if is_first():
+            self._move_aside(step)
+        wait_for_all(f"checkpoint {step} put aside")
+
+    def _move_aside(self, step: int) -> None:
         aside = self._folder.with_name(f"{self._folder.name}_unreadable")
         aside.mkdir(exist_ok=True)
         number = sum(path.name.startswith(f"{step}_") for path in aside.iterdir())
@@ -137,7 +143,7 @@ def _fingerprint(state: Any) -> int:
     """A number that changes with any bit of the state. On the host: there is nothing to compile."""
     crc = 0
     for leaf in jax.tree.leaves(state):
-        crc = zlib.crc32(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data, crc)
+        crc = zlib.crc32(np.ascontiguousarray(whole(leaf)).reshape(-1).view(np.uint8).data, crc)
     return crc
 
 

@@ -127,18 +127,23 @@ class Feed:
         dataset = self.dataset
         here = np.arange(self.batch_size, dtype=np.int32)[None]
         sharding = _mesh.split(self.mesh)
+        # A process reads what its own devices work on: its part of every batch.
+        own = np.split(np.arange(self.batch_size), jax.process_count())[jax.process_index()]
+        mine = plan.rows[:, own]
         if dataset.read is None:
             batches: Any = (
-                {k: v[rows] for k, v in dataset.inputs.items()} for rows in plan.rows[start:stop]
+                {k: v[rows] for k, v in dataset.inputs.items()} for rows in mine[start:stop]
             )
         else:
             batches = data.stream(
-                dataset, plan.rows[:stop], seed=seed, epoch=epoch, workers=self.workers, start=start
+                dataset, mine[:stop], seed=seed, epoch=epoch, workers=self.workers, start=start
             )
         for step, inputs in enumerate(batches, start):
-            rows = plan.rows[step]
+            rows = mine[step]
             columns = {"labels": dataset.labels[rows], "position": rows}
-            arrays = jax.device_put(inputs | columns, sharding)
+            arrays = _mesh.put(
+                inputs | columns, sharding, lambda x: (self.batch_size, *x.shape[1:])
+            )
             yield Piece(arrays, here, plan.weights[step : step + 1], 1, _length(plan, step))
 
 

@@ -6,6 +6,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from calib_jax.train._processes import is_first
+
 
 class Log:
     """Lines of a run, in the order of their steps.
@@ -29,6 +31,8 @@ class Log:
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Writes a line; it is on the disk before any checkpoint that knows of it."""
+        if not is_first():
+            return
         with self.path.open("a") as file:
             file.write(json.dumps(row) + "\n")
             file.flush()
@@ -38,6 +42,8 @@ class Log:
 
     def cut(self, step: int) -> None:
         """Drops the lines after `step`, which a resumed run will write again."""
+        if not is_first():
+            return
         kept = [json.dumps(row) + "\n" for row in self.rows() if row["step"] <= step]
         if self.path.exists():
             new = self.path.with_suffix(".tmp")

@@ -17,6 +17,7 @@ import numpy as np
 from calib_jax.train._checkpoints import Checkpoints
 from calib_jax.train._feed import Piece
 from calib_jax.train._log import Log
+from calib_jax.train._processes import together
 from calib_jax.train._progress import Progress
 from calib_jax.train._step import Sums, TrainState
 from calib_jax.train._trainer import Trainer
@@ -114,11 +115,13 @@ class _Run:
                 self._read(step, sums)
                 if step % trainer.evaluate_every == 0 or step == trainer.total_steps:
                     state = self._evaluate(state, step, sums)
-                if should_stop():
+                due = time.monotonic() - self.saved >= self.save_seconds
+                stop, due = together(should_stop(), due)
+                if stop:
                     self._save(state, step)
                     self.checkpoints.wait()
                     raise Stopped(f"stopped at step {step} of {trainer.total_steps}; state saved")
-                if time.monotonic() - self.saved >= self.save_seconds:
+                if due:
                     self._save(state, step)
         self._save(state, step)
         self.checkpoints.wait()
@@ -189,7 +192,7 @@ class _Run:
         if self.save_best:
             before = self.best
             self._finish_reading()
-            if self.best < before:
+            if together(self.best < before)[0]:
                 self._save(state, step)
         return state
 

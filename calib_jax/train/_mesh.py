@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 
@@ -31,5 +32,18 @@ def check_batch_size(key: str, batch_size: int, mesh: Mesh, parts: int = 1) -> N
 
 
 def replicate(tree: Any, mesh: Mesh) -> Any:
-    """Copies of `tree` on every device."""
-    return jax.device_put(tree, replicated(mesh))
+    """Copies of `tree` on every device; all processes must have the same."""
+    return put(tree, replicated(mesh), lambda x: x.shape)
+
+
+def put(tree: Any, sharding: NamedSharding, global_shape: Any) -> Any:
+    """Arrays of which every process has its part: those of `tree`, as parts of `global_shape(part)`."""
+    if jax.process_count() == 1:
+        return jax.device_put(tree, sharding)
+
+    def one(x: Any) -> Any:
+        # Not device_put: it would send everything around to see that all have the same.
+        x = np.asarray(x)
+        return jax.make_array_from_process_local_data(sharding, x, global_shape(x))
+
+    return jax.tree.map(one, tree)

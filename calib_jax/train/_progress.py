@@ -6,6 +6,8 @@ from typing import Any
 
 import tqdm
 
+from calib_jax.train._processes import is_first
+
 _SECONDS = 10.0  # between lines, where there is no terminal
 
 
@@ -24,13 +26,16 @@ class Progress:
         self.step, self.began, self._shown = start, time.monotonic(), time.monotonic()
         self._facts: dict[str, str] = {}
         self._bar: Any = None
-        if sys.stderr.isatty():
+        self._quiet = not is_first()
+        if sys.stderr.isatty() and not self._quiet:
             self._bar = tqdm.tqdm(
                 total=total, initial=start, desc=title, unit="step", dynamic_ncols=True, leave=False
             )
 
     def say(self, line: str) -> None:
         """A line that stays."""
+        if self._quiet:
+            return
         tqdm.tqdm.write(f"{self.title}: {line}", file=sys.stderr)
 
     def update(self, step: int, **facts: float) -> None:

@@ -1,10 +1,14 @@
-"""The same small trainings on however many devices there are; as a script, for a process that has eight.
+"""The same small trainings on however many devices and processes there are.
 
-python on_devices.py OUT.npz FOLDER
+As a script, for a process that has eight devices, or for one of two that have four each:
+
+    python on_devices.py OUT.npz FOLDER [KIND …]
 """
 
+import os
 import pathlib
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -19,6 +23,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "adafocal": {"method": "adafocal", "evaluate_every": 1},
     "mmce": {"method": "mmce"},
     "accumulated": {"method": "adafocal", "accumulate": 2, "steps_per_call": 2},
+    "aum_mixup": {"method": "aum_mixup", "batch_size": 8},
     "statistics": {"method": "cross_entropy", "model": "resnet20", "model_options": RESNET},
 }
 
@@ -29,10 +34,10 @@ def trainer(kind: str) -> train.Trainer:
     return small.trainer(**{"batch_size": 16, "epochs": 2, "width": width} | KINDS[kind])
 
 
-def results(folder: pathlib.Path) -> dict[str, np.ndarray]:
+def results(folder: pathlib.Path, kinds: Iterable[str] = KINDS) -> dict[str, np.ndarray]:
     """Final state and log of each, and whether a run that was stopped ended in the same bits."""
     found = {}
-    for kind in KINDS:
+    for kind in kinds:
         made = trainer(kind)
         state = small.fit(made, folder / kind)
         for path, leaf in jax.tree_util.tree_leaves_with_path(state):
@@ -68,8 +73,9 @@ def message(**setup: int) -> str:
 
 
 if __name__ == "__main__":
-    out, folder = map(pathlib.Path, sys.argv[1:])
-    arrays = results(folder)
+    out, folder = map(pathlib.Path, sys.argv[1:3])
+    train.join("env" if "JAX_PROCESS_ID" in os.environ else "none")
+    arrays = results(folder, sys.argv[3:] or KINDS)
     arrays["devices"] = np.asarray(jax.device_count())
     arrays["messages"] = np.asarray(
         [
@@ -79,4 +85,5 @@ if __name__ == "__main__":
         ]
     )
     stop_after(trainer("adafocal"), folder / "moved", 3)
-    np.savez(out, **arrays)
+    if train.is_first():
+        np.savez(out, **arrays)

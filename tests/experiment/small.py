@@ -67,6 +67,7 @@ def trainer(
         images(NUM_VAL, 1, width),
         train.Setup(**{"batch_size": BATCH, "epochs": 3} | setup),
         augment,
+        {"aum": np.arange(NUM_TRAIN, dtype=np.float32)[::-1]},
     )
 
 

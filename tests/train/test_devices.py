@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 
@@ -41,6 +42,33 @@ def eight(folder: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
+def processes(folder: pathlib.Path) -> dict[str, np.ndarray]:
+    """The same of two processes with four devices each."""
+    (folder / "processes").mkdir()
+    arguments = [folder / "processes.npz", folder / "processes", "adafocal", "aum_mixup"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    settings = os.environ | ENVIRONMENT | {"JAX_COORDINATOR_ADDRESS": address}
+    settings |= {"JAX_NUM_PROCESSES": "2"}
+    settings["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+    both = [
+        subprocess.Popen(
+            [sys.executable, on_devices.__file__, *arguments],
+            env=settings | {"JAX_PROCESS_ID": str(number)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    for process in both:
+        errors = process.communicate(timeout=280)[1]
+        assert process.returncode == 0, errors[-3000:]
+    with np.load(folder / "processes.npz") as arrays:
+        return dict(arrays)
+
+
+@pytest.fixture(scope="module")
 def one(folder: pathlib.Path) -> dict[str, np.ndarray]:
     assert jax.device_count() == 1
     (folder / "one").mkdir()
@@ -62,6 +90,19 @@ def test_state_and_log_agree(
         if name.startswith(f"{kind}.params")
     )
     assert moved > 0.01  # far more than the tolerance: there was something to agree about
+
+
+@pytest.mark.parametrize("kind", ["adafocal", "aum_mixup"])
+def test_two_processes_are_one_run(
+    kind: str, one: dict[str, np.ndarray], processes: dict[str, np.ndarray]
+) -> None:
+    assert processes["devices"] == 8
+    assert processes["resumed"]
+    names = [name for name in processes if name.startswith((f"{kind}.", f"{kind} "))]
+    assert any(".params" in name for name in names)
+    assert any(" val/nll" in name for name in names)
+    for name in names:
+        np.testing.assert_allclose(one[name], processes[name], rtol=2e-4, atol=2e-5, err_msg=name)
 
 
 def _start(kind: str) -> dict[str, np.ndarray]:
