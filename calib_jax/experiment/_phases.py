@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from calib_jax import methods, train
@@ -39,7 +40,8 @@ def _recording() -> Phase:
 
     def hand_over(trainer: train.Trainer, state: train.TrainState) -> dict[str, np.ndarray]:
         examples = trainer.train.dataset
-        return methods.records(state.method) | {"labels": examples.labels, "ids": examples.ids}
+        recorded = jax.tree.map(train.whole, state.method)
+        return methods.records(recorded) | {"labels": examples.labels, "ids": examples.ids}
 
     def promise(examples: Dataset) -> dict[str, np.ndarray]:
         nothing = np.zeros(len(examples), np.float32)

@@ -21,6 +21,29 @@ def split(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec("data"))
 
 
+def spread(tree: Any, mesh: Mesh, *, rows: int | None = None) -> Any:
+    """For each array of `tree` a sharding that deals out one axis over the devices, if one can be.
+
+    Args:
+      tree: of arrays or their shapes.
+      mesh: the devices.
+      rows: deal out the first axis of arrays that have so many rows, and nothing else; by default the
+        longest axis that their number divides.
+    """
+
+    def one(leaf: Any) -> NamedSharding:
+        fits = [n % mesh.size == 0 and n > 0 for n in leaf.shape]
+        if rows is not None:
+            axes = [0] if leaf.shape[:1] == (rows,) and fits[0] else []
+        else:
+            axes = sorted((i for i, fit in enumerate(fits) if fit), key=lambda i: -leaf.shape[i])
+        if not axes:
+            return replicated(mesh)
+        return NamedSharding(mesh, PartitionSpec(*[None] * axes[0], "data"))
+
+    return jax.tree.map(one, tree)
+
+
 def check_batch_size(key: str, batch_size: int, mesh: Mesh, parts: int = 1) -> None:
     """A batch must deal out evenly over the devices, and in `parts` parts."""
     pieces = mesh.size * parts

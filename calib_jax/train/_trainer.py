@@ -1,5 +1,6 @@
 """Everything compiled: one program per thing to do, shared by all seeds of an experiment."""
 
+import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -34,6 +35,8 @@ class Setup(NamedTuple):
       evaluate_every: steps between validation passes (and the method's updates); 0 for one epoch.
       steps_per_call: training steps in one compiled loop; 0 for what suits the backend.
       workers: processes that read a streaming set.
+      sharding: `'replicated'`: every device has the whole state; `'fsdp'`: parameters, optimiser state
+        and what a method keeps of each example are dealt out over the devices, where sizes allow.
     """
 
     batch_size: int
@@ -44,6 +47,7 @@ class Setup(NamedTuple):
     workers: int = 0
     accumulate: int = 1
     sum_loss: bool = False
+    sharding: str = "replicated"
 
 
 class Trainer:
@@ -89,14 +93,16 @@ class Trainer:
             sum_loss=setup.sum_loss,
         )
         everywhere = _mesh.replicated(self.mesh)
-        self._init = jax.jit(network.init, out_shardings=everywhere)
-        self._start = jax.jit(
-            lambda *start: init_state(method, self.optimizer, self.info, *start),
-            out_shardings=everywhere,
-        )
+        place = self.placement = self._placement()
+        self._init = jax.jit(network.init, out_shardings=(place.params, everywhere))
+        self._start = jax.jit(self._make_state, out_shardings=place)
         self._run = jax.jit(
-            self._steps, static_argnames="length", donate_argnums=0, out_shardings=everywhere
+            self._steps,
+            static_argnames="length",
+            donate_argnums=0,
+            out_shardings=(place, everywhere),
         )
+        self._settle = jax.jit(lambda *x: x, out_shardings=(place.method, everywhere))
         self._logits = jax.jit(
             self._predict, static_argnames=("length", "transform"), out_shardings=everywhere
         )
@@ -116,11 +122,10 @@ class Trainer:
 
     def abstract_state(self) -> TrainState:
         """Shapes and placement of the state, to restore a checkpoint into."""
-        shapes = jax.eval_shape(self.network.init, jax.random.key(0), self._example())
-        everywhere = _mesh.replicated(self.mesh)
         return jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere),
-            jax.eval_shape(self._start, *shapes),
+            lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+            self._shapes,
+            self.placement,
         )
 
     def advance(self, state: TrainState, piece: Piece, key: jax.Array) -> tuple[TrainState, Sums]:
@@ -145,8 +150,8 @@ class Trainer:
     def after_evaluation(self, state: TrainState, method_state: Any) -> TrainState:
         """The state with what its method has become, and with new sums (a failure stays known)."""
         new = no_sums()._replace(failed=state.sums.failed, loss_failed=state.sums.loss_failed)
-        changed = _mesh.replicate((method_state, new), self.mesh)
-        return state._replace(method=changed[0], sums=changed[1])
+        method_state, sums = self._settle(method_state, new)
+        return state._replace(method=method_state, sums=sums)
 
     def memory(self) -> tuple[int, int]:
         """Bytes of the state, and of what a step keeps for its gradient, over all devices.
@@ -173,6 +178,29 @@ class Trainer:
         """How many programs each function has been compiled to; a text set has one per length."""
         functions: dict[str, Any] = {"train": self._run, "predict": self._logits}
         return {name: function._cache_size() for name, function in functions.items()}
+
+    def _make_state(self, params: Any, collections: Any) -> TrainState:
+        return init_state(self.method, self.optimizer, self.info, params, collections)
+
+    @functools.cached_property
+    def _shapes(self) -> TrainState:
+        start = jax.eval_shape(self.network.init, jax.random.key(0), self._example())
+        return jax.eval_shape(self._make_state, *start)
+
+    def _placement(self) -> TrainState:
+        """Where every array of the state lives."""
+        shapes = self._shapes
+        everywhere = _mesh.replicated(self.mesh)
+        place = jax.tree.map(lambda _: everywhere, shapes)
+        if self.setup.sharding == "replicated":
+            return place
+        if self.setup.sharding != "fsdp":
+            raise ValueError(f"sharding={self.setup.sharding!r}: expected replicated or fsdp")
+        return place._replace(
+            params=_mesh.spread(shapes.params, self.mesh),
+            optimizer=_mesh.spread(shapes.optimizer, self.mesh),
+            method=_mesh.spread(shapes.method, self.mesh, rows=self.info.num_examples),
+        )
 
     def _example(self) -> dict[str, Any]:
         """Inputs of one example, for their shapes."""

@@ -24,6 +24,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "mmce": {"method": "mmce"},
     "accumulated": {"method": "adafocal", "accumulate": 2, "steps_per_call": 2},
     "aum_mixup": {"method": "aum_mixup", "batch_size": 8},
+    "fsdp": {"method": "adafocal", "sharding": "fsdp", "model_options": {"widths": (16,)}},
     "statistics": {"method": "cross_entropy", "model": "resnet20", "model_options": RESNET},
 }
 
@@ -41,7 +42,7 @@ def results(folder: pathlib.Path, kinds: Iterable[str] = KINDS) -> dict[str, np.
         made = trainer(kind)
         state = small.fit(made, folder / kind)
         for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-            found[f"{kind}{jax.tree_util.keystr(path)}"] = np.asarray(leaf)
+            found[f"{kind}{jax.tree_util.keystr(path)}"] = train.whole(leaf)
         for key, value in small.rows(folder / kind)[-1].items():
             found[f"{kind} {key}"] = np.asarray(value)
         found[f"{kind} compilations"] = np.asarray(list(made.compilations().values()))

@@ -45,7 +45,7 @@ def eight(folder: pathlib.Path) -> dict[str, np.ndarray]:
 def processes(folder: pathlib.Path) -> dict[str, np.ndarray]:
     """The same of two processes with four devices each."""
     (folder / "processes").mkdir()
-    arguments = [folder / "processes.npz", folder / "processes", "adafocal", "aum_mixup"]
+    arguments = [folder / "processes.npz", folder / "processes", "adafocal", "aum_mixup", "fsdp"]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -61,9 +61,14 @@ def processes(folder: pathlib.Path) -> dict[str, np.ndarray]:
         )
         for number in range(2)
     ]
-    for process in both:
-        errors = process.communicate(timeout=280)[1]
-        assert process.returncode == 0, errors[-3000:]
+    try:
+        ends = [(process.communicate(timeout=280)[1], process.returncode) for process in both]
+    finally:
+        for process in both:
+            process.kill()
+            process.communicate()
+    for errors, code in ends:
+        assert code == 0, errors[-3000:]
     with np.load(folder / "processes.npz") as arrays:
         return dict(arrays)
 
@@ -92,7 +97,7 @@ def test_state_and_log_agree(
     assert moved > 0.01  # far more than the tolerance: there was something to agree about
 
 
-@pytest.mark.parametrize("kind", ["adafocal", "aum_mixup"])
+@pytest.mark.parametrize("kind", ["adafocal", "aum_mixup", "fsdp"])
 def test_two_processes_are_one_run(
     kind: str, one: dict[str, np.ndarray], processes: dict[str, np.ndarray]
 ) -> None:
