@@ -46,7 +46,12 @@ def load_data(config: Any) -> Data:
 
     test = load("test")
     shift = dict(load_shift(entry, test, folder) for entry in config.data.shift)
-    sets = Data(_part(load("train"), config.data.num_train), load("val"), test, shift)
+    number = config.data.num_eval
+    sets = Data(
+        _part(load("train"), "num_train", config.data.num_train),
+        *(_part(part, "num_eval", min(number, len(part))) for part in (load("val"), test)),
+        {k: _part(part, "num_eval", min(number, len(part))) for k, part in shift.items()},
+    )
     if "text" not in sets.train.inputs:
         return sets
     if config.model.name == "text_cnn":
@@ -66,14 +71,14 @@ def load_data(config: Any) -> Data:
     return _each(sets, tokenise)
 
 
-def _part(dataset: Dataset, number: int) -> Dataset:
+def _part(dataset: Dataset, key: str, number: int) -> Dataset:
     """A random part of a set, the same in every run, or all of it."""
     if not number:
         return dataset
     if not 0 < number <= len(dataset):
         raise ValueError(
-            f"config.data.num_train={number}: expected at most {len(dataset)}, "
-            f"the training examples of {dataset.name}, or 0 for all"
+            f"config.data.{key}={number}: expected at most {len(dataset)}, "
+            f"the {dataset.split} examples of {dataset.name}, or 0 for all"
         )
     chosen = np.sort(np.random.default_rng(0).permutation(len(dataset))[:number])
     return dataset.take(chosen)

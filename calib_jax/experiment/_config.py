@@ -34,6 +34,7 @@ def default_config() -> ConfigDict:
                 "name": "digits",
                 "options": ConfigDict(),  # of the reader
                 "num_train": 0,  # train on a random part of so many examples; 0: on all
+                "num_eval": 0,  # evaluate on a random part of so many of each other set; 0: on all
                 "dir": "",  # where the sets are; else $CALIB_JAX_DATA
                 "shift": (),  # other sets to evaluate on: their names, or 'gaussian_noise:5'
                 "augment": "none",  # or pad_crop_flip
