@@ -6,13 +6,13 @@ import jax
 import numpy as np
 
 from calib_jax.experiment import _build, _config
-from calib_jax.experiment._phases import phases
+from calib_jax.experiment._phases import phases, with_teachers
 
 
 def describe(config: Any) -> str:
     """Sizes of data, network and run, and the memory that a training step takes."""
     _config.check(config)
-    names, seeds = _config.method_names(config), _config.seeds(config)
+    names, seeds = with_teachers(config, _config.method_names(config)), _config.seeds(config)
     sets = _build.load_data(config)
     lines = []
     for part in (sets.train, sets.val, sets.test, *sets.shift.values()):
@@ -35,6 +35,8 @@ def describe(config: Any) -> str:
                     f"{trainer.mesh.size} devices; {len(names)} methods x {len(seeds)} seeds",
                 ]
             state_bytes, kept = trainer.memory()
+            if phase.row not in ("", name):
+                continue  # it has its own line
             title = name if phase.name == "train" else f"{name}, {phase.name}"
             lines.append(
                 f"train      {title}: {trainer.total_steps} steps of {trainer.train.batch_size}; "

@@ -3,7 +3,7 @@
 import functools
 import json
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -12,10 +12,14 @@ import numpy as np
 from calib_jax import report, train
 from calib_jax.experiment import _build, _config, _workdir
 from calib_jax.experiment._detection import detect
+from calib_jax.experiment._generations import best_of
 from calib_jax.experiment._judge import Judgement, check_calibrators, judge
-from calib_jax.experiment._phases import Phase, phases
+from calib_jax.experiment._phases import Phase, phases, with_teachers
 from calib_jax.experiment._predictions import Predictions
 from calib_jax.experiment._signals import StopRequest
+
+Trained = Callable[[], tuple[train.Trainer, train.TrainState]]
+_APART = 1_000_003  # between the seeds of one run's trainings: others' are not so far from 0
 
 
 def run(config: Any, workdir: pathlib.Path, say: Callable[[str], None] = print) -> str:
@@ -35,7 +39,7 @@ def run(config: Any, workdir: pathlib.Path, say: Callable[[str], None] = print) 
     with _workdir.locked(workdir), StopRequest() as stop:
         _workdir.claim(workdir, config)
         sets = functools.cache(lambda: _load(config, say))
-        for name in names:
+        for name in with_teachers(config, names):
             runner = _Runner(config, name, sets, say, stop.requested)
             for seed in seeds:
                 folder = workdir / name / f"seed_{seed}"
@@ -71,25 +75,37 @@ class _Runner:
         self.first_trainer = functools.cache(lambda: self._trainer(self.phases[0], {}))
 
     def run(self, seed: int, folder: pathlib.Path) -> None:
-        """All phases of one seed that are not finished, and the evaluation of the last."""
+        """All phases of one seed that are not finished; of its own, the best is its result."""
         folder.mkdir(parents=True, exist_ok=True)
         described = json.loads(self.config.to_json()) | {"seeds": [seed]}
         described["method"]["name"] = self.name
         _workdir.write_json(folder / "config.json", _workdir.describe(described))
         handed: dict[str, np.ndarray] = {}
-        folders = [_workdir.phase_folder(folder, phase.name) for phase in self.phases[:-1]]
-        for phase, before in zip(self.phases, folders, strict=False):
-            path = before / "handed_over.npz"
-            if not path.exists():
-                before.mkdir(parents=True, exist_ok=True)
-                trainer, state = self._fit(phase, seed, before, handed)
-                _workdir.write_npz(path, **phase.hand_over(trainer, state))
-            with np.load(path, allow_pickle=False) as arrays:
-                handed |= dict(arrays)
-        trainer, state = self._fit(self.phases[-1], seed, folder, handed)
-        logs = [train.Log(path / "metrics.jsonl").rows() for path in (*folders, folder)]
-        seconds = sum(rows[-1]["perf/seconds"] for rows in logs)
-        _evaluate(self.config, self.name, seed, folder, self.sets(), trainer, state, seconds)
+        places: list[pathlib.Path] = []
+        generations = []
+        for phase in self.phases:
+            place = _workdir.phase_folder(folder, phase.name, phase.row)
+            places.append(place)
+            # Trains, goes on, or only reads the end of a training; asked for if something is missing.
+            trained = functools.cache(
+                functools.partial(self._fit, phase, seed, place, dict(handed))
+            )
+            if phase is not self.phases[-1]:
+                handed |= _handed_over(phase, place, trained)
+            if phase.row == self.name:
+                path = place / "evaluation.json"
+                if place == folder:
+                    found = self._evaluate(seed, places, trained)
+                elif path.exists():
+                    found = json.loads(path.read_text())
+                else:
+                    found = self._evaluate(seed, places, trained)
+                    _workdir.write_json(path, found)
+                generations.append((place, found))
+            elif phase.row:  # a method that this one builds on, and that has been run before
+                generations.append((place, json.loads((place / "results.json").read_text())))
+        results = best_of(generations, folder, self.config.checkpoint.best)
+        _workdir.write_json(folder / "results.json", results)
 
     def _trainer(self, phase: Phase, handed: dict[str, np.ndarray]) -> train.Trainer:
         return _build.build_trainer(self.config, self.sets(), phase.method, handed)
@@ -97,10 +113,11 @@ class _Runner:
     def _fit(
         self, phase: Phase, seed: int, folder: pathlib.Path, handed: dict[str, np.ndarray]
     ) -> tuple[train.Trainer, train.TrainState]:
+        folder.mkdir(parents=True, exist_ok=True)
         # What the first phase compiles does not depend on the seed; what another was handed does.
         first = phase is self.phases[0]
         trainer = self.first_trainer() if first else self._trainer(phase, handed)
-        title = f"{self.name}, seed {seed}"
+        title = f"{phase.row or self.name}, seed {seed}"
         if len(self.phases) > 1:
             title += f", {phase.name}"
         wanted = self.config.checkpoint
@@ -110,7 +127,7 @@ class _Runner:
         ) as checkpoints:
             state = train.fit(
                 trainer,
-                seed,
+                seed + _APART * phase.number,
                 checkpoints,
                 train.Log(
                     folder / "metrics.jsonl",
@@ -125,6 +142,25 @@ class _Runner:
                 state = checkpoints.restore_best(trainer.abstract_state())
         return trainer, state
 
+    def _evaluate(
+        self, seed: int, places: Sequence[pathlib.Path], trained: Trained
+    ) -> dict[str, Any]:
+        """Of the last of the phases that are in `places`."""
+        trainer, state = trained()
+        logs = [train.Log(place / "metrics.jsonl").rows() for place in places]
+        seconds = sum(rows[-1]["perf/seconds"] for rows in logs)
+        sets = self.sets()
+        return _evaluate(self.config, self.name, seed, places[-1], sets, trainer, state, seconds)
+
+
+def _handed_over(phase: Phase, folder: pathlib.Path, trained: Trained) -> dict[str, np.ndarray]:
+    """What a phase hands to those after it, once and for all."""
+    path = folder / "handed_over.npz"
+    if not path.exists():
+        _workdir.write_npz(path, **phase.hand_over(*trained()))
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
+
 
 def _evaluate(
     config: Any,
@@ -135,8 +171,8 @@ def _evaluate(
     trainer: train.Trainer,
     state: train.TrainState,
     seconds: float,
-) -> None:
-    """Predicts every set, judges what has the same classes, and writes results last of all."""
+) -> dict[str, Any]:
+    """Predicts every set and judges what has the same classes."""
     parts = {"val": sets.val, "test": sets.test, **sets.shift}
     predicted = {}
     for split, part in parts.items():
@@ -163,15 +199,16 @@ def _evaluate(
         report.plot_reliability(panels).savefig(plots / f"reliability_{split}.png", dpi=110)
         report.plot_risk_coverage(panels).savefig(plots / f"risk_coverage_{split}.png", dpi=110)
     sizes = [leaf.size for leaf in jax.tree.leaves(state.params)]
-    record = {
+    validation = trainer.judge(predicted["val"].logits, predicted["val"].labels)
+    return {
         "method": name,
         "seed": seed,
         "num_parameters": sum(sizes),
         "train_seconds": round(seconds, 1),
+        "validation": {key: float(value) for key, value in validation.items()},
         "splits": {split: [r.to_json() for r in results] for split, results in judged.items()},
         "out_of_distribution": {
             split: detect(predicted["test"], predicted[split], judged["test"])
             for split in sets.shift
         },
     }
-    _workdir.write_json(folder / "results.json", record)

@@ -70,9 +70,15 @@ def describe(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def phase_folder(run: pathlib.Path, phase: str) -> pathlib.Path:
-    """Where a phase before the last is: shared by all methods, so that it is trained once a seed."""
-    return run.parent.parent / "phases" / phase / run.name
+def phase_folder(run: pathlib.Path, phase: str, row: str) -> pathlib.Path:
+    """Where a phase of a run is.
+
+    One that only prepares has no row and is shared by all methods, so that it is trained once a seed.
+    """
+    workdir = run.parent.parent
+    if not row:
+        return workdir / "phases" / phase / run.name
+    return workdir / row / run.name / ("" if phase == "train" else phase)
 
 
 def write_json(path: pathlib.Path, content: Any) -> None:

@@ -14,5 +14,6 @@ from calib_jax.methods._objectives import OBJECTIVES as OBJECTIVES
 from calib_jax.methods._objectives import Objective as Objective
 from calib_jax.methods._recorded import recorded as recorded
 from calib_jax.methods._recorded import records as records
+from calib_jax.methods._self_distillation import self_distillation as self_distillation
 from calib_jax.methods._supervised import supervised as supervised
 from calib_jax.methods._watched import watched as watched

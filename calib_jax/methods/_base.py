@@ -18,11 +18,13 @@ class Info(NamedTuple):
       num_examples: of the training set.
       num_classes: of the labels.
       handed: arrays that earlier phases of the run handed over, such as `methods.records`.
+      total_steps: of the training; not known yet when `groups` are asked for.
     """
 
     num_examples: int
     num_classes: int
     handed: Mapping[str, np.ndarray] = MappingProxyType({})
+    total_steps: int = 0
 
 
 class Batch(NamedTuple):
@@ -78,6 +80,8 @@ class Method(NamedTuple):
         each, one after the other; empty for ordinary batches.
       wants_records: whether `info.handed` must have what `methods.records` keeps, from a training
         before this one.
+      taught_by: the method whose network must have handed its `teacher_logits` over, '' for none.
+      generations: of networks that teach one another, the first teacher counted.
     """
 
     init: Callable[[Info], State]
@@ -87,3 +91,5 @@ class Method(NamedTuple):
     report: Callable[[State, jax.Array, jax.Array], dict[str, jax.Array]] = lambda *_: {}
     groups: Callable[[Info], Sequence[np.ndarray]] = lambda info: ()
     wants_records: bool = False
+    taught_by: str = ""
+    generations: int = 1

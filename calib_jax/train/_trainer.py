@@ -78,6 +78,7 @@ class Trainer:
         )
         self.val = self.feed(val)
         self.total_steps = setup.epochs * self.train.steps
+        self.info = self.info._replace(total_steps=self.total_steps)
         self.evaluate_every = setup.evaluate_every or self.train.steps
         self.optimizer = make_optimizer(self.train.steps, self.total_steps)
         self._train_step = make_train_step(
