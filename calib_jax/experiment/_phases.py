@@ -39,7 +39,7 @@ def phases(config: Any, name: str) -> list[Phase]:
     """The phases of a method; those with its `row` compete to be its result."""
     method = build_method(config, name)
     if method.taught_by:
-        *before, first = phases(config, _teacher(config, name, method.taught_by))
+        *before, first = phases(config, _teacher(config, name))
         teacher = first._replace(hand_over=_teach, promise=_promise_to_teach)
         students = [
             Phase(f"generation_{g}", method, _teach, _promise_to_teach, row=name, number=g - 1)
@@ -54,12 +54,15 @@ def with_teachers(config: Any, names: Sequence[str]) -> list[str]:
     """The methods to run, each after the one that it is taught by, which joins if it is missing."""
     ordered: dict[str, None] = {}
     for name in names:
-        teacher = build_method(config, name).taught_by
-        ordered |= dict.fromkeys(filter(None, (teacher, name)))
+        ordered |= dict.fromkeys(filter(None, (_teacher(config, name), name)))
     return list(ordered)
 
 
-def _teacher(config: Any, name: str, teacher: str) -> str:
+def _teacher(config: Any, name: str) -> str:
+    """The method that another is taught by, '' if by none; it must be one that trains once."""
+    teacher = build_method(config, name).taught_by
+    if not teacher:
+        return ""
     known = [
         other
         for other in (*methods.NAMES, *config.method.variants)
