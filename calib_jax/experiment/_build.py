@@ -27,6 +27,7 @@ class Data(NamedTuple):
       train, val, test: its own.
       shift: others to evaluate on, by name.
       vectors: of the words, if the inputs are rows of such a table.
+      tune: examples of one of the others, to fine-tune with.
     """
 
     train: Dataset
@@ -34,6 +35,12 @@ class Data(NamedTuple):
     test: Dataset
     shift: dict[str, Dataset]
     vectors: np.ndarray | None = None
+    tune: Dataset | None = None
+
+    def parts(self) -> list[Dataset]:
+        """All of them."""
+        more = [self.tune] if self.tune is not None else []
+        return [self.train, self.val, self.test, *self.shift.values(), *more]
 
 
 def load_data(config: Any) -> Data:
@@ -47,6 +54,8 @@ def load_data(config: Any) -> Data:
     test = load("test")
     shift = dict(load_shift(entry, test, folder) for entry in config.data.shift)
     sets = Data(_part(load("train"), config.data.num_train), load("val"), test, shift)
+    if config.fine_tune.data:
+        sets = sets._replace(tune=data.load(config.fine_tune.data, "train", folder))
     if "text" not in sets.train.inputs:
         return sets
     if config.model.name == "text_cnn":
@@ -120,9 +129,21 @@ def build_method(config: Any, name: str) -> methods.Method:
 
 
 def build_trainer(
-    config: Any, sets: Data, method: methods.Method, handed: Mapping[str, np.ndarray]
+    config: Any,
+    sets: Data,
+    method: methods.Method,
+    handed: Mapping[str, np.ndarray],
+    network: train.Network | None = None,
 ) -> train.Trainer:
-    """Everything that is compiled once and used for all seeds; `handed` see `methods.Info`."""
+    """Everything that is compiled once and used for all seeds.
+
+    Args:
+      config: of the experiment.
+      sets: its data.
+      method: to train with.
+      handed: see `methods.Info`.
+      network: instead of the config's.
+    """
 
     def make_optimizer(per_epoch: int, total: int) -> optax.GradientTransformation:
         options = dict(config.optimizer)
@@ -137,7 +158,7 @@ def build_trainer(
         return train.make_optimizer(options.pop("name"), schedule, **options)
 
     return train.Trainer(
-        build_network(config, sets),
+        network or build_network(config, sets),
         method,
         make_optimizer,
         sets.train,
@@ -171,7 +192,8 @@ def _with_words(sets: Data, config: Any) -> Data:
 
 def _each(sets: Data, change: Any) -> Data:
     shift = {name: change(part) for name, part in sets.shift.items()}
-    return Data(change(sets.train), change(sets.val), change(sets.test), shift)
+    tune = None if sets.tune is None else change(sets.tune)
+    return Data(change(sets.train), change(sets.val), change(sets.test), shift, tune=tune)
 
 
 def _augment(config: Any) -> Any:

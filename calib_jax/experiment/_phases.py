@@ -47,7 +47,8 @@ def phases(config: Any, name: str) -> list[Phase]:
         ]
         return [*before, teacher, *students]
     last = Phase("train", method, row=name)
-    return [_recording(), last] if method.wants_records else [last]
+    records = method.wants_records or config.fine_tune.data
+    return [_recording(), last] if records else [last]
 
 
 def with_teachers(config: Any, names: Sequence[str]) -> list[str]:

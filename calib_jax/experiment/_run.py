@@ -3,6 +3,7 @@
 import functools
 import json
 import pathlib
+import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from calib_jax import report, train
 from calib_jax.experiment import _build, _config, _workdir
 from calib_jax.experiment._detection import detect
+from calib_jax.experiment._fine_tune import num_examples, tuning_trainer
 from calib_jax.experiment._generations import best_of
 from calib_jax.experiment._judge import Judgement, check_calibrators, judge
 from calib_jax.experiment._phases import Phase, phases, with_teachers
@@ -52,7 +54,7 @@ def run(config: Any, workdir: pathlib.Path, say: Callable[[str], None] = print) 
 
 def _load(config: Any, say: Callable[[str], None]) -> _build.Data:
     sets = _build.load_data(config)
-    for part in (sets.train, sets.val, sets.test, *sets.shift.values()):
+    for part in sets.parts():
         for note in part.notes:
             say(f"{part.name} {part.split}: {note}")
     return sets
@@ -93,19 +95,19 @@ class _Runner:
             if phase is not self.phases[-1]:
                 handed |= _handed_over(phase, place, trained)
             if phase.row == self.name:
-                path = place / "evaluation.json"
-                if place == folder:
-                    found = self._evaluate(seed, places, trained)
-                elif path.exists():
-                    found = json.loads(path.read_text())
-                else:
-                    found = self._evaluate(seed, places, trained)
+                path = place / ("results.json" if place == folder else "evaluation.json")
+                if not path.exists():
+                    found = self._evaluate(phase.name, seed, places, trained, handed)
                     _workdir.write_json(path, found)
-                generations.append((place, found))
+                generations.append((place, json.loads(path.read_text())))
             elif phase.row:  # a method that this one builds on, and that has been run before
                 generations.append((place, json.loads((place / "results.json").read_text())))
         results = best_of(generations, folder, self.config.checkpoint.best)
         _workdir.write_json(folder / "results.json", results)
+        if not self.config.checkpoint.keep:
+            for phase, place in zip(self.phases, places, strict=True):
+                if phase.name != "train":  # which may have to teach others yet
+                    shutil.rmtree(place / "checkpoints", ignore_errors=True)
 
     def _trainer(self, phase: Phase, handed: dict[str, np.ndarray]) -> train.Trainer:
         return _build.build_trainer(self.config, self.sets(), phase.method, handed)
@@ -120,14 +122,20 @@ class _Runner:
         title = f"{phase.row or self.name}, seed {seed}"
         if len(self.phases) > 1:
             title += f", {phase.name}"
+        best = self.config.checkpoint.select == "best"
+        return trainer, self._train(trainer, seed + _APART * phase.number, folder, title, best)
+
+    def _train(
+        self, trainer: train.Trainer, seed: int, folder: pathlib.Path, title: str, best: bool
+    ) -> train.TrainState:
+        """The last state of a training, or its best, from wherever the training has come to."""
         wanted = self.config.checkpoint
-        best = wanted.select == "best"
         with train.Checkpoints(
             folder / "checkpoints", best=wanted.best, say=lambda line: self.say(f"{title}: {line}")
         ) as checkpoints:
             state = train.fit(
                 trainer,
-                seed + _APART * phase.number,
+                seed,
                 checkpoints,
                 train.Log(
                     folder / "metrics.jsonl",
@@ -140,17 +148,34 @@ class _Runner:
             )
             if best:
                 state = checkpoints.restore_best(trainer.abstract_state())
-        return trainer, state
+        return state
 
     def _evaluate(
-        self, seed: int, places: Sequence[pathlib.Path], trained: Trained
+        self,
+        phase: str,
+        seed: int,
+        places: Sequence[pathlib.Path],
+        trained: Trained,
+        handed: dict[str, np.ndarray],
     ) -> dict[str, Any]:
-        """Of the last of the phases that are in `places`."""
-        trainer, state = trained()
+        """Judges a phase, the last of those in `places`, as it is and fine-tuned."""
+        trained()
         logs = [train.Log(place / "metrics.jsonl").rows() for place in places]
         seconds = sum(rows[-1]["perf/seconds"] for rows in logs)
-        sets = self.sets()
-        return _evaluate(self.config, self.name, seed, places[-1], sets, trainer, state, seconds)
+        sets, folder, tune = self.sets(), places[-1], self.config.fine_tune
+        found = _evaluate(self.config, self.name, seed, folder, sets, *trained(), seconds)
+        for share in tune.shares if tune.data else ():
+            trainer = tuning_trainer(self.config, sets, trained(), handed, share, seed)
+            part = f"tuned_{num_examples(share, sets)}"
+            place = folder / part
+            place.mkdir(exist_ok=True)
+            title = f"{self.name}, seed {seed}, {phase}, {part}"
+            state = self._train(trainer, seed, place, title, best=False)
+            after = _evaluate(self.config, self.name, seed, place, sets, trainer, state, seconds)
+            # Many, as large as any, and sooner trained again than copied.
+            shutil.rmtree(place / "checkpoints")
+            found["splits"][f"{tune.data}_{part}"] = after["splits"][tune.data]
+        return found
 
 
 def _handed_over(phase: Phase, folder: pathlib.Path, trained: Trained) -> dict[str, np.ndarray]:

@@ -18,7 +18,10 @@ from calib_jax.experiment._config import differences
 
 _PACKAGES = ("calib_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 # More seeds and methods may join a workdir, the data may have moved, and no result depends on the rest.
-_FREE = ("seeds", "method.name", "data.dir", "checkpoint.seconds", "train.workers", "tensorboard")
+_FREE = (
+    *("seeds", "method.name", "data.dir", "train.workers", "tensorboard"),
+    *("checkpoint.seconds", "checkpoint.keep"),
+)
 
 
 @contextlib.contextmanager

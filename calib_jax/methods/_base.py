@@ -78,6 +78,7 @@ class Method(NamedTuple):
         validation logits and labels it was last steered by.
       groups: `(info) -> positions` of each group of training examples, if a step shall have a batch of
         each, one after the other; empty for ordinary batches.
+      epoch_of_first: an epoch is a pass over the first of the groups, not over the largest.
       wants_records: whether `info.handed` must have what `methods.records` keeps, from a training
         before this one.
       taught_by: the method whose network must have handed its `teacher_logits` over, '' for none.
@@ -90,6 +91,7 @@ class Method(NamedTuple):
     after_epoch: Callable[[State, Evaluate, jax.Array], State] = _keep
     report: Callable[[State, jax.Array, jax.Array], dict[str, jax.Array]] = lambda *_: {}
     groups: Callable[[Info], Sequence[np.ndarray]] = lambda info: ()
+    epoch_of_first: bool = False
     wants_records: bool = False
     taught_by: str = ""
     generations: int = 1

@@ -73,6 +73,7 @@ class Trainer:
             setup.batch_size,
             self.mesh,
             groups=method.groups(self.info),
+            epoch_of_first=method.epoch_of_first,
             steps_per_call=steps_per_call,
             workers=setup.workers,
         )
