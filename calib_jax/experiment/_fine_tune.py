@@ -56,7 +56,9 @@ def tuning_trainer(
     changed.optimizer.learning_rate = wanted.learning_rate or config.optimizer.learning_rate
     trainer, state = trained
     network = dataclasses.replace(
-        trainer.network, pretrained=lambda _: state.params, collections=state.network
+        trainer.network,
+        pretrained=lambda _: trainer.evaluated(state.params),
+        collections=state.network,
     )
     method = methods.fine_tuning(len(new), len(old), wanted.alpha, wanted.mixed)
     both = sets._replace(train=_one_after_the_other(new, old))

@@ -10,6 +10,7 @@ from calib_jax.methods._create import create as create
 from calib_jax.methods._create import options as options
 from calib_jax.methods._fine_tuning import fine_tuning as fine_tuning
 from calib_jax.methods._informed_mixup import informed_mixup as informed_mixup
+from calib_jax.methods._lcl import lcl as lcl
 from calib_jax.methods._mixup import mixup as mixup
 from calib_jax.methods._objectives import OBJECTIVES as OBJECTIVES
 from calib_jax.methods._objectives import Objective as Objective

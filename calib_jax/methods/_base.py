@@ -83,6 +83,9 @@ class Method(NamedTuple):
         before this one.
       taught_by: the method whose network must have handed its `teacher_logits` over, '' for none.
       generations: of networks that teach one another, the first teacher counted.
+      networks: of the same kind that are trained together; of several, `params` is a tuple with the
+        parameters of each, and the first is the one that is evaluated. All see the same collections,
+        which are the first one's.
     """
 
     init: Callable[[Info], State]
@@ -95,3 +98,4 @@ class Method(NamedTuple):
     wants_records: bool = False
     taught_by: str = ""
     generations: int = 1
+    networks: int = 1

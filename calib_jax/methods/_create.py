@@ -8,6 +8,7 @@ from typing import Any
 from calib_jax._hints import expected_one_of
 from calib_jax.methods._base import Method
 from calib_jax.methods._informed_mixup import informed_mixup
+from calib_jax.methods._lcl import lcl
 from calib_jax.methods._mixup import mixup
 from calib_jax.methods._objectives import OBJECTIVES, Objective
 from calib_jax.methods._self_distillation import self_distillation
@@ -23,6 +24,7 @@ _BUILDERS: dict[str, Callable[..., Objective | Method]] = {
     ),
     "sd": partial(self_distillation, calibrated=False),
     "csd": self_distillation,
+    "lcl": lcl,
 }
 NAMES = tuple(_BUILDERS)
 

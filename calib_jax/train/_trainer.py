@@ -1,6 +1,6 @@
 """Everything compiled: one program per thing to do, shared by all seeds of an experiment."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -110,15 +110,26 @@ class Trainer:
 
     def init(self, seed: int) -> TrainState:
         """The state before the first step."""
-        given = self.network.collections
+        given, count = self.network.collections, self.method.networks
         if self.network.pretrained is not None:
-            return self._start(self.network.pretrained(seed), given)
-        params, collections = self._init(jax.random.key(seed), self._example())
-        return self._start(params, {**collections, **given})
+            made: list[Any] = [(self.network.pretrained(seed + n), {}) for n in range(count)]
+        else:
+            key = jax.random.key(seed)
+            keys = [jax.random.fold_in(key, n) if n else key for n in range(count)]
+            made = [self._init(key, self._example()) for key in keys]
+        return self._start(self._together([params for params, _ in made]), {**made[0][1], **given})
+
+    def evaluated(self, params: Any) -> Any:
+        """Of all that is trained, the parameters of the network that is evaluated."""
+        return params if self.method.networks == 1 else params[0]
+
+    def _together(self, params: Sequence[Any]) -> Any:
+        return params[0] if self.method.networks == 1 else tuple(params)
 
     def abstract_state(self) -> TrainState:
         """Shapes and placement of the state, to restore a checkpoint into."""
-        shapes = jax.eval_shape(self.network.init, jax.random.key(0), self._example())
+        params, collections = jax.eval_shape(self.network.init, jax.random.key(0), self._example())
+        shapes = self._together([params] * self.method.networks), collections
         everywhere = _mesh.replicated(self.mesh)
         return jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere),
@@ -216,7 +227,7 @@ class Trainer:
         inputs = gather(Piece(arrays, rows, weights, 0, 0), 0, self.mesh, length).inputs
         if transform is not None:
             inputs = transform(inputs)
-        return self.network.bind(collections)(params, inputs)[0]
+        return self.network.bind(collections)(self.evaluated(params), inputs)[0]
 
 
 def _num_bytes(tree: Any) -> int:
