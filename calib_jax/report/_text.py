@@ -23,6 +23,7 @@ _STARS = {"best": "*", "near": "~", "": " "}
 _STARS_MEAN = "* best, ~ within its standard deviation; ECE-15"
 _TERMINAL_WIDTH = 100
 _FITTED_BY = {"temperature": "least NLL", "temperature_ece_mass": "least equal-mass ECE on a grid"}
+_FITTED_BY["temperature_ece"] = "least ECE of ten bins on a grid"
 
 
 def legend(summary: Mapping[str, Any]) -> str:
