@@ -5,6 +5,7 @@ import math
 import os
 import pathlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -28,6 +29,7 @@ class Data(NamedTuple):
       shift: others to evaluate on, by name.
       vectors: of the words, if the inputs are rows of such a table.
       tune: examples of one of the others, to fine-tune with.
+      texts: of the test and shifted sets as they were before they became tokens, to be shown.
     """
 
     train: Dataset
@@ -36,6 +38,7 @@ class Data(NamedTuple):
     shift: dict[str, Dataset]
     vectors: np.ndarray | None = None
     tune: Dataset | None = None
+    texts: Mapping[str, np.ndarray] = MappingProxyType({})
 
     def parts(self) -> list[Dataset]:
         """All of them."""
@@ -58,6 +61,8 @@ def load_data(config: Any) -> Data:
         sets = sets._replace(tune=data.load(config.fine_tune.data, "train", folder))
     if "text" not in sets.train.inputs:
         return sets
+    kept = {"test": test, **shift}
+    sets = sets._replace(texts={name: _shown(part) for name, part in kept.items()})
     if config.model.name == "text_cnn":
         return _with_words(sets, config)
     tokenizer = _path(config, config.data.tokenizer or config.model.pretrained)
@@ -193,7 +198,15 @@ def _with_words(sets: Data, config: Any) -> Data:
 def _each(sets: Data, change: Any) -> Data:
     shift = {name: change(part) for name, part in sets.shift.items()}
     tune = None if sets.tune is None else change(sets.tune)
-    return Data(change(sets.train), change(sets.val), change(sets.test), shift, tune=tune)
+    own = {name: change(getattr(sets, name)) for name in ("train", "val", "test")}
+    return sets._replace(**own, shift=shift, tune=tune)
+
+
+def _shown(part: Dataset) -> np.ndarray:
+    """What a reader sees of each example."""
+    texts = part.inputs["text"]
+    pairs = part.inputs.get("pair")
+    return texts if pairs is None else texts + " | " + pairs
 
 
 def _augment(config: Any) -> Any:

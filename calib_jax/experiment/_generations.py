@@ -28,7 +28,9 @@ def best_of(
     number, (place, best) = min(own, key=lambda item: item[1][1]["validation"][key])
     for part in ("logits", "plots"):
         shutil.copytree(place / part, folder / part, dirs_exist_ok=True)
-    shutil.copyfile(place / "metrics.jsonl", folder / "metrics.jsonl")
+    for name in ("metrics.jsonl", "errors.json"):
+        if (place / name).exists():
+            shutil.copyfile(place / name, folder / name)
     shown = ("method", "validation", "splits")
     return best | {
         "train_seconds": last["train_seconds"],

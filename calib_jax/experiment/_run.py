@@ -13,6 +13,7 @@ import numpy as np
 from calib_jax import report, train
 from calib_jax.experiment import _build, _config, _workdir
 from calib_jax.experiment._detection import detect
+from calib_jax.experiment._errors import confident_errors
 from calib_jax.experiment._fine_tune import num_examples, tuning_trainer
 from calib_jax.experiment._generations import best_of
 from calib_jax.experiment._judge import Judgement, check_calibrators, judge
@@ -224,10 +225,15 @@ def _evaluate(
         report.plot_reliability(panels).savefig(plots / f"reliability_{split}.png", dpi=110)
         report.plot_risk_coverage(panels).savefig(plots / f"risk_coverage_{split}.png", dpi=110)
     sizes = [leaf.size for leaf in jax.tree.leaves(state.params)]
+    if sets.texts:
+        parts = {split: parts[split] for split in judged}
+        errors = {s: confident_errors(predicted[s], p, sets.texts[s]) for s, p in parts.items()}
+        _workdir.write_json(folder / "errors.json", errors)
     validation = trainer.judge(predicted["val"].logits, predicted["val"].labels)
     return {
         "method": name,
         "seed": seed,
+        "label_names": sets.train.label_names,
         "num_parameters": sum(sizes),
         "train_seconds": round(seconds, 1),
         "validation": {key: float(value) for key, value in validation.items()},

@@ -83,6 +83,64 @@ def detection_table(summary: Mapping[str, Any], outside: str) -> Table:
     return _by_method(f"{outside} told from test", methods, shown)
 
 
+def f1_table(summary: Mapping[str, Any]) -> Table:
+    """A row per method, a group of columns per set: macro F1 (weighted F1) and ECE."""
+    names = dict.fromkeys(m for methods in summary["splits"].values() for m in methods)
+    scaling, error = temperature_scaling(summary), ece_key(summary)
+    columns = []
+    for split, methods in summary["splits"].items():
+        found = [methods.get(m, {}) for m in names]
+        scores = [_scaled(entry, "uncalibrated", "f1_macro", 100) for entry in found]
+        weighted = [_scaled(entry, "uncalibrated", "f1_weighted", 100) for entry in found]
+        cells = [
+            cell if other is None else cell._replace(note=f"({other[0]:.2f})")
+            for cell, other in zip(compare(scores, 2, True), weighted, strict=True)
+        ]
+        columns.append(Column("f1_macro", f"{split}: F1 %", False, cells))
+        for calibrator in filter(None, ("uncalibrated", scaling)):
+            cells = compare([_scaled(entry, calibrator, error[0], 100) for entry in found], 2)
+            columns.append(Column(error[0], f"{split}: {error[1]} %", calibrator == scaling, cells))
+    return _by_method("Macro F1 (weighted F1) and ECE", names, columns)
+
+
+def generation_tables(summary: Mapping[str, Any]) -> list[Table]:
+    """For every set how the networks that taught one another fare, a group of columns for each.
+
+    The best of a row is marked: generations compete with one another, not methods.
+    """
+    scaling, error = temperature_scaling(summary), ece_key(summary)
+    shown = [("f1_macro", "F1 macro %", "uncalibrated", True)]
+    shown.append((error[0], f"{error[1]} %", "uncalibrated", False))
+    shown += [(error[0], "+T", scaling, False)] * bool(scaling)
+    tables = []
+    for split, methods in summary.get("generations", {}).items():
+        numbers = sorted({int(n) for generations in methods.values() for n in generations})
+        rows = []
+        for method, generations in methods.items():
+            by_metric = [
+                compare([_scaled(generations.get(str(n), {}), c, key, 100) for n in numbers], 2, up)
+                for key, _, c, up in shown
+            ]
+            cells = [metric[i] for i in range(len(numbers)) for metric in by_metric]
+            chosen = summary["methods"][method]["chosen"]
+            rows.append((method, [*cells, Cell(", ".join(map(str, chosen)))]))
+        groups = [(f"generation {n}", len(shown)) for n in numbers] + [("chosen", 1)]
+        titles = [title for _, title, _, _ in shown] * len(numbers)
+        tables.append(Table(f"Generations on {split}", groups, [*titles, ""], rows))
+    return tables
+
+
+def ece_key(summary: Mapping[str, Any]) -> tuple[str, str]:
+    """The ECE that papers on language print, if it was measured, and how it is called."""
+    measured = {
+        key
+        for methods in summary["splits"].values()
+        for entry in methods.values()
+        for key in entry["uncalibrated"]["metrics"]
+    }
+    return ("ece_10", "ECE-10") if "ece_10" in measured else ("ece", "ECE-15")
+
+
 def calibrator_tables(summary: Mapping[str, Any], split: str) -> list[Table]:
     """For each calibrator everything that was measured: a row per metric, a column per method."""
     by_method = summary["splits"][split]

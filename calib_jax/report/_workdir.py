@@ -12,11 +12,17 @@ import numpy as np
 
 from calib_jax import metrics
 from calib_jax.report._bin_plots import plot_correspondence, plot_gamma
-from calib_jax.report._comparison import detection_table
+from calib_jax.report._comparison import detection_table, f1_table, generation_tables
+from calib_jax.report._confusion import confusion_sections
 from calib_jax.report._html import Picture, Section, png, write_html
 from calib_jax.report._plots import plot_reliability, plot_roc
 from calib_jax.report._summary import summarise
-from calib_jax.report._text import DETECTION_MEANS, comparison_text, summary_markdown
+from calib_jax.report._text import (
+    DETECTION_MEANS,
+    GENERATIONS_MEAN,
+    comparison_text,
+    summary_markdown,
+)
 from calib_jax.report._training_plots import plot_curves
 
 Runs = Mapping[str, tuple[Mapping[str, Any], pathlib.Path]]  # of each method: results and folder
@@ -56,9 +62,12 @@ def write_report(workdir: str | pathlib.Path) -> str:
     config = _read_json(workdir / "config.json")
     plots = {"curves": png(plot_curves(rows))}
     sections = [
+        *_classes(summary, first_runs),
+        *_generations(summary),
         *_detection(summary, first_runs, plots),
         *_reliability(summary, first_runs),
         *_bins(rows, first_runs, plots),
+        *confusion_sections(first_runs, plots),
         Section("Training", pictures=[Picture(
             plots["curves"], f"Curves over the epochs of {', '.join(rows)}",
             "Mean over the seeds, in a band from the smallest to the largest of them.",
@@ -110,6 +119,19 @@ def _headline(
 def _named(record: Mapping[str, Any], part: str) -> str:
     """The name of the data or the model, if config.json has one."""
     return record.get("config", record).get(part, {}).get("name", "")
+
+
+def _classes(summary: Mapping[str, Any], runs: Runs) -> list[Section]:
+    """F1 next to ECE where the data are texts, whose classes are seldom of one size."""
+    if not any((folder / "errors.json").is_file() for _, folder in runs.values()):
+        return []
+    table = f1_table(summary)
+    return [Section(table.title, tables=[table])]
+
+
+def _generations(summary: Mapping[str, Any]) -> list[Section]:
+    tables = generation_tables(summary)
+    return [Section("Generations", GENERATIONS_MEAN, tables=tables)] if tables else []
 
 
 def _detection(summary: Mapping[str, Any], runs: Runs, plots: dict[str, bytes]) -> list[Section]:

@@ -1,6 +1,6 @@
 """EmpatheticDialogues, and SSEC out of domain (Sim-MixUp and calibrated self-distillation).
 
-    python -m calib_jax.main --config configs/emotion/empathetic_dialogues.py:roberta --workdir runs/dialogues
+    python -m calib_jax.main --config configs/emotion/empathetic_dialogues.py:roberta --workdir runs/e_d
 
 After the colon: roberta for the rows of tables 1 to 4, or electra for the row of LCL, in a workdir
 of its own. Tables 8 and 9 are
