@@ -31,7 +31,7 @@ class Cell(NamedTuple):
     mean: str
     spread: str = ""
     note: str = ""
-    mark: str = ""  # "best", "near" or nothing
+    mark: str = ""  # "best", "near" or nothing; "text" for words
 
 
 NOTHING = Cell("–")

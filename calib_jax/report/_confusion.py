@@ -34,7 +34,7 @@ def plot_confusion(predicted: np.ndarray, labels: np.ndarray, names: Sequence[st
     errors = np.where(right, np.nan, shares)
     top = max(float(np.max(shares[~right], initial=0.0)), 1e-9)
 
-    size = 1.6 + 0.52 * k
+    size = 1.6 + 0.42 * k
     figure = Figure(figsize=(size + 0.5, size), layout="constrained")
     axes = figure.subplots()
     axes.set_facecolor("0.92")
@@ -46,7 +46,8 @@ def plot_confusion(predicted: np.ndarray, labels: np.ndarray, names: Sequence[st
             axes.text(
                 j, i, text, ha="center", va="center", fontsize=8, color="white" if dark else "black"
             )
-    axes.set_xticks(range(k), names, rotation=45, ha="right", rotation_mode="anchor", fontsize=8)
+    tilted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    axes.set_xticks(range(k), names, fontsize=8, **(tilted if max(map(len, names)) > 3 else {}))
     rows = [f"{name} ({n})" for name, n in zip(names, sizes, strict=True)]
     axes.set_yticks(range(k), rows, fontsize=8)
     axes.set(xlabel="predicted", ylabel="label (examples)")
@@ -90,7 +91,7 @@ def _confident_errors(method: str, seed: int, path: pathlib.Path) -> list[Sectio
         rows = []
         for error in errors:
             told = [error["label"], error["predicted"], f"{100 * error['confidence']:.1f}"]
-            rows.append((str(error["id"]), [*map(Cell, told), Cell(error["text"])]))
+            rows.append((str(error["id"]), [*map(Cell, told), Cell(error["text"], mark="text")]))
         titles = ["label", "predicted", "confidence %", "text"]
         tables.append(Table(split, [(title, 1) for title in titles], [""] * 4, rows))
     return [Section(

@@ -226,6 +226,7 @@ tr > th:first-child[scope=row], tr:first-child > th:first-child { position: stic
 td small { display: block; color: var(--soft); font-size: .75rem; }
 td.best { background: var(--best); }
 td.near { position: relative; }
+td.text { text-align: left; white-space: normal; min-width: 22rem; max-width: 46rem; }
 td sup { position: absolute; line-height: 1; }
 .pictures { display: flex; flex-wrap: wrap; gap: 1rem; margin: 1rem 0; }
 figure { margin: 0; max-width: 100%; }
