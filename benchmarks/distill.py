@@ -1,4 +1,4 @@
-"""Self-distillation: a student's step against cross entropy's, and against PyTorch with a live teacher."""
+"""Self-distillation: a student's step against cross entropy's, and against PyTorch with its teacher."""
 
 import functools
 import tempfile
@@ -94,7 +94,7 @@ class _Setting:
             examples,
             examples,
             train.Setup(batch_size=batch, epochs=1000),
-            handed={"teacher_logits": teacher, "teacher_temperature": np.float32(_TEMPERATURE)},
+            handed={"teacher_logits": teacher, "teacher_temperature": np.asarray(_TEMPERATURE)},
         )
         state, key = trainer.init(0), jax.random.key(0)
         piece = next(trainer.train.pieces(trainer.train.in_order(), 0, 1))
