@@ -14,7 +14,10 @@ ALLOWED = {
     "dynamics": set(),
     "losses": {"calib_jax.metrics"},  # AdaFocal and CalFocal bin by the one binning core
     "augment": set(),
-    "methods": {"calib_jax.losses", "calib_jax.metrics", "calib_jax.targets", "inspect"},
+    "methods": {
+        *("calib_jax.augment", "calib_jax.dynamics", "calib_jax.losses", "calib_jax.metrics"),
+        *("calib_jax.targets", "inspect"),
+    },
     "posthoc": {"calib_jax.metrics", "optax", "sklearn"},
 }
 EVERYWHERE = {
@@ -26,7 +29,7 @@ EVERYWHERE = {
     "dataclasses",
     "functools",
 }
-EVERYWHERE |= {"itertools", "math", "typing"}
+EVERYWHERE |= {"itertools", "math", "types", "typing"}
 
 
 def _imports(path: pathlib.Path) -> set[str]:

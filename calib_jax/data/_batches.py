@@ -37,6 +37,7 @@ def shuffled(
     epoch: int,
     lengths: np.ndarray | None = None,
     buckets: Sequence[int] = (),
+    count: int = 0,
 ) -> Plan:
     """Every example of the largest group once, in an order that depends on seed and epoch only.
 
@@ -51,12 +52,14 @@ def shuffled(
       lengths: number of tokens of each example. Batches are then made of examples of similar length,
         and those of the groups that meet in a step are about equally long.
       buckets: the lengths that batches may have, ascending, the last at least the longest example's.
+      count: so many examples of each group instead; others of a larger one in every epoch.
     """
     rng = np.random.default_rng([seed, epoch])
-    count = max(map(len, groups))
+    count = count or max(map(len, groups))
+    places = batch_size * steps_per_epoch(count, batch_size)
     plans = []
     for group in groups:
-        order = group[rng.permutation(len(group))]
+        order = group[rng.permutation(len(group))][:places]
         if lengths is not None:
             pool = _POOL * batch_size
             parts = [order[i : i + pool] for i in range(0, len(order), pool)]

@@ -5,6 +5,7 @@ import math
 import os
 import pathlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +28,8 @@ class Data(NamedTuple):
       train, val, test: its own.
       shift: others to evaluate on, by name.
       vectors: of the words, if the inputs are rows of such a table.
+      tune: examples of one of the others, to fine-tune with.
+      texts: of the test and shifted sets as they were before they became tokens, to be shown.
     """
 
     train: Dataset
@@ -34,6 +37,13 @@ class Data(NamedTuple):
     test: Dataset
     shift: dict[str, Dataset]
     vectors: np.ndarray | None = None
+    tune: Dataset | None = None
+    texts: Mapping[str, np.ndarray] = MappingProxyType({})
+
+    def parts(self) -> list[Dataset]:
+        """All of them."""
+        more = [self.tune] if self.tune is not None else []
+        return [self.train, self.val, self.test, *self.shift.values(), *more]
 
 
 def load_data(config: Any) -> Data:
@@ -46,14 +56,22 @@ def load_data(config: Any) -> Data:
 
     test = load("test")
     shift = dict(load_shift(entry, test, folder) for entry in config.data.shift)
-    number = config.data.num_eval
+
+    def judged(part: Dataset) -> Dataset:
+        return _part(part, "num_eval", min(config.data.num_eval, len(part)))
+
     sets = Data(
-        _part(load("train"), "num_train", config.data.num_train),
-        *(_part(part, "num_eval", min(number, len(part))) for part in (load("val"), test)),
-        {k: _part(part, "num_eval", min(number, len(part))) for k, part in shift.items()},
+        train=_part(load("train"), "num_train", config.data.num_train),
+        val=judged(load("val")),
+        test=judged(test),
+        shift={name: judged(part) for name, part in shift.items()},
     )
+    if config.fine_tune.data:
+        sets = sets._replace(tune=data.load(config.fine_tune.data, "train", folder))
     if "text" not in sets.train.inputs:
         return sets
+    kept = {"test": sets.test, **sets.shift}
+    sets = sets._replace(texts={name: _shown(part) for name, part in kept.items()})
     if config.model.name == "text_cnn":
         return _with_words(sets, config)
     tokenizer = _path(config, config.data.tokenizer or config.model.pretrained)
@@ -125,9 +143,21 @@ def build_method(config: Any, name: str) -> methods.Method:
 
 
 def build_trainer(
-    config: Any, sets: Data, method: methods.Method, handed: Mapping[str, np.ndarray]
+    config: Any,
+    sets: Data,
+    method: methods.Method,
+    handed: Mapping[str, np.ndarray],
+    network: train.Network | None = None,
 ) -> train.Trainer:
-    """Everything that is compiled once and used for all seeds; `handed` see `methods.Info`."""
+    """Everything that is compiled once and used for all seeds.
+
+    Args:
+      config: of the experiment.
+      sets: its data.
+      method: to train with.
+      handed: see `methods.Info`.
+      network: instead of the config's.
+    """
 
     def make_optimizer(per_epoch: int, total: int) -> optax.GradientTransformation:
         options = dict(config.optimizer)
@@ -142,7 +172,7 @@ def build_trainer(
         return train.make_optimizer(options.pop("name"), schedule, **options)
 
     return train.Trainer(
-        build_network(config, sets),
+        network or build_network(config, sets),
         method,
         make_optimizer,
         sets.train,
@@ -176,7 +206,16 @@ def _with_words(sets: Data, config: Any) -> Data:
 
 def _each(sets: Data, change: Any) -> Data:
     shift = {name: change(part) for name, part in sets.shift.items()}
-    return Data(change(sets.train), change(sets.val), change(sets.test), shift)
+    tune = None if sets.tune is None else change(sets.tune)
+    own = {name: change(getattr(sets, name)) for name in ("train", "val", "test")}
+    return sets._replace(**own, shift=shift, tune=tune)
+
+
+def _shown(part: Dataset) -> np.ndarray:
+    """What a reader sees of each example."""
+    texts = part.inputs["text"]
+    pairs = part.inputs.get("pair")
+    return texts if pairs is None else texts + " | " + pairs
 
 
 def _augment(config: Any) -> Any:

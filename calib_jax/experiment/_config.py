@@ -74,6 +74,16 @@ def default_config() -> ConfigDict:
                 "seconds": 60.0,  # at least, between two
                 "best": "val/nll",  # the metric, smaller is better, by which one more is kept
                 "select": "last",  # or best: which of them is evaluated
+                "keep": True,  # of records and generations, when a run is finished
+            },
+            "fine_tune": {  # then adapt to a shifted set with a few of its examples
+                "data": "",  # one of data.shift; '' for no fine-tuning
+                "shares": (0.03,),  # of its training split; each begins with the same network
+                "epochs": 4,
+                "batch_size": 8,  # and as many examples that were hard to learn, to mix with
+                "learning_rate": 0.0,  # 0: as optimizer.learning_rate
+                "alpha": 5.0,  # of the mixtures
+                "mixed": 0.5,  # weight of the mixtures' loss
             },
             "calibrate": ("temperature", "ets", "spline"),  # fitted on the validation set
             "tensorboard": False,  # needs the extra of that name
@@ -106,6 +116,16 @@ def check(config: Any) -> None:
             raise ValueError(
                 f"config.train.{key}={config.train[key]}: expected at least {smallest}"
             )
+    tune = config.fine_tune
+    if tune.data and tune.data not in config.data.shift:
+        raise ValueError(
+            f"config.fine_tune.data={tune.data!r}: expected one of config.data.shift, "
+            f"which is {tuple(config.data.shift)!r}"
+        )
+    if not all(0 < share <= 1 for share in tune.shares):
+        raise ValueError(f"config.fine_tune.shares={tuple(tune.shares)!r}: expected shares of 1")
+    if not 0 <= tune.mixed <= 1:
+        raise ValueError(f"config.fine_tune.mixed={tune.mixed:g}: expected 0 to 1")
     if config.tensorboard and importlib.util.find_spec("tensorboardX") is None:
         raise ValueError(
             "config.tensorboard=True needs tensorboardX: pip install 'calib_jax[tensorboard]'"

@@ -6,16 +6,17 @@ import jax
 import numpy as np
 
 from calib_jax.experiment import _build, _config
-from calib_jax.experiment._phases import phases
+from calib_jax.experiment._fine_tune import num_examples
+from calib_jax.experiment._phases import phases, with_teachers
 
 
 def describe(config: Any) -> str:
     """Sizes of data, network and run, and the memory that a training step takes."""
     _config.check(config)
-    names, seeds = _config.method_names(config), _config.seeds(config)
+    names, seeds = with_teachers(config, _config.method_names(config)), _config.seeds(config)
     sets = _build.load_data(config)
     lines = []
-    for part in (sets.train, sets.val, sets.test, *sets.shift.values()):
+    for part in sets.parts():
         shapes = ", ".join(f"{k} {v.dtype} {list(v.shape[1:])}" for k, v in part.inputs.items())
         size = sum(v.nbytes for v in part.inputs.values()) / 1e6
         shown = f"{shapes}, {size:.1f} MB" if shapes else "streamed"
@@ -35,10 +36,15 @@ def describe(config: Any) -> str:
                     f"{trainer.mesh.size} devices; {len(names)} methods x {len(seeds)} seeds",
                 ]
             state_bytes, kept = trainer.memory()
-            title = name if phase.name == "train" else f"{name}, {phase.name}"
+            title = (phase.row or "all") + f", {phase.name}" * (phase.name != "train")
+            if any(line.startswith(f"train      {title}:") for line in lines):
+                continue  # a training that other methods share
             lines.append(
                 f"train      {title}: {trainer.total_steps} steps of {trainer.train.batch_size}; "
                 f"state {state_bytes / 1e6:.1f} MB on each device, "
                 f"up to {kept / trainer.mesh.size / 1e6:.1f} MB for the gradient of a step"
             )
+    for share in config.fine_tune.shares if sets.tune is not None else ():
+        tune, number = config.fine_tune, num_examples(share, sets)
+        lines.append(f"fine-tune  {tune.data}: {tune.epochs} epochs of {number} examples")
     return "\n".join(lines)

@@ -22,6 +22,10 @@ CALIBRATORS: dict[str, Callable[..., Any]] = {
     "isotonic": posthoc.Isotonic.fit,
     "histogram": posthoc.HistogramBinning.fit,
     "focal_temperature": posthoc.FocalTemperature.fit,
+    # As the paper on emotions does it: T of 0.01, 0.02, …, 5 with the least ECE of ten bins.
+    "temperature_ece": functools.partial(
+        posthoc.Temperature.fit, criterion="ece", num_bins=10, closed="left"
+    ),
     # As AdaFocal's paper does it: T of 0.1, 0.2, …, 10 with the least equal-mass ECE.
     "temperature_ece_mass": functools.partial(
         posthoc.Temperature.fit, criterion="ece_mass", grid=np.arange(1, 101) / 10

@@ -3,7 +3,7 @@
 import functools
 import json
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -12,10 +12,16 @@ import numpy as np
 from calib_jax import report, train
 from calib_jax.experiment import _build, _config, _workdir
 from calib_jax.experiment._detection import detect
+from calib_jax.experiment._errors import confident_errors
+from calib_jax.experiment._fine_tune import num_examples, tuning_trainer
+from calib_jax.experiment._generations import best_of
 from calib_jax.experiment._judge import Judgement, check_calibrators, judge
-from calib_jax.experiment._phases import Phase, phases
+from calib_jax.experiment._phases import Phase, phases, with_teachers
 from calib_jax.experiment._predictions import Predictions
 from calib_jax.experiment._signals import StopRequest
+
+Trained = Callable[[], tuple[train.Trainer, train.TrainState]]
+_APART = 1_000_003  # between the seeds of one run's trainings: others' are not so far from 0
 
 
 def run(config: Any, workdir: pathlib.Path, say: Callable[[str], None] = print) -> str:
@@ -37,7 +43,7 @@ def run(config: Any, workdir: pathlib.Path, say: Callable[[str], None] = print) 
             _workdir.claim(workdir, config)
         train.wait_for_all("the workdir is ours")
         sets = functools.cache(lambda: _load(config, say))
-        for name in names:
+        for name in with_teachers(config, names):
             runner = _Runner(config, name, sets, say, stop.requested)
             for seed in seeds:
                 folder = workdir / name / f"seed_{seed}"
@@ -50,7 +56,7 @@ def run(config: Any, workdir: pathlib.Path, say: Callable[[str], None] = print) 
 
 def _load(config: Any, say: Callable[[str], None]) -> _build.Data:
     sets = _build.load_data(config)
-    for part in (sets.train, sets.val, sets.test, *sets.shift.values()):
+    for part in sets.parts():
         for note in part.notes:
             say(f"{part.name} {part.split}: {note}")
     return sets
@@ -73,26 +79,40 @@ class _Runner:
         self.first_trainer = functools.cache(lambda: self._trainer(self.phases[0], {}))
 
     def run(self, seed: int, folder: pathlib.Path) -> None:
-        """All phases of one seed that are not finished, and the evaluation of the last."""
+        """All phases of one seed that are not finished; of its own, the best is its result."""
         folder.mkdir(parents=True, exist_ok=True)
         described = json.loads(self.config.to_json()) | {"seeds": [seed]}
         described["method"]["name"] = self.name
         _workdir.write_json(folder / "config.json", _workdir.describe(described))
         handed: dict[str, np.ndarray] = {}
-        folders = [_workdir.phase_folder(folder, phase.name) for phase in self.phases[:-1]]
-        for phase, before in zip(self.phases, folders, strict=False):
-            path = before / "handed_over.npz"
-            if not path.exists():
-                before.mkdir(parents=True, exist_ok=True)
-                trainer, state = self._fit(phase, seed, before, handed)
-                _workdir.write_npz(path, **phase.hand_over(trainer, state))
-                train.wait_for_all(f"{path} is written")
-            with np.load(path, allow_pickle=False) as arrays:
-                handed |= dict(arrays)
-        trainer, state = self._fit(self.phases[-1], seed, folder, handed)
-        logs = [train.Log(path / "metrics.jsonl").rows() for path in (*folders, folder)]
-        seconds = sum(rows[-1]["perf/seconds"] for rows in logs)
-        _evaluate(self.config, self.name, seed, folder, self.sets(), trainer, state, seconds)
+        places: list[pathlib.Path] = []
+        generations = []
+        for phase in self.phases:
+            place = _workdir.phase_folder(folder, phase.name, phase.row)
+            places.append(place)
+            # Trains, goes on, or only reads the end of a training; asked for if something is missing.
+            trained = functools.cache(
+                functools.partial(self._fit, phase, seed, place, dict(handed))
+            )
+            if phase is not self.phases[-1]:
+                handed |= _handed_over(phase, place, trained)
+            if phase.row == self.name:
+                path = place / ("results.json" if place == folder else "evaluation.json")
+                if not path.exists():
+                    found = self._evaluate(phase.name, seed, places, trained, handed)
+                    _workdir.write_json(path, found)
+                    train.wait_for_all(f"{path} is written")
+                generations.append((place, json.loads(path.read_text())))
+            elif phase.row:  # a method that this one builds on, and that has been run before
+                generations.append((place, json.loads((place / "results.json").read_text())))
+        if train.is_first():
+            results = best_of(generations, folder, self.config.checkpoint.best)
+            _workdir.write_json(folder / "results.json", results)
+        if not self.config.checkpoint.keep:
+            for phase, place in zip(self.phases, places, strict=True):
+                if phase.name != "train":  # which may have to teach others yet
+                    _workdir.remove(place / "checkpoints")
+        train.wait_for_all(f"{folder} is finished")
 
     def _trainer(self, phase: Phase, handed: dict[str, np.ndarray]) -> train.Trainer:
         return _build.build_trainer(self.config, self.sets(), phase.method, handed)
@@ -100,14 +120,21 @@ class _Runner:
     def _fit(
         self, phase: Phase, seed: int, folder: pathlib.Path, handed: dict[str, np.ndarray]
     ) -> tuple[train.Trainer, train.TrainState]:
+        folder.mkdir(parents=True, exist_ok=True)
         # What the first phase compiles does not depend on the seed; what another was handed does.
         first = phase is self.phases[0]
         trainer = self.first_trainer() if first else self._trainer(phase, handed)
-        title = f"{self.name}, seed {seed}"
+        title = f"{phase.row or self.name}, seed {seed}"
         if len(self.phases) > 1:
             title += f", {phase.name}"
+        best = self.config.checkpoint.select == "best"
+        return trainer, self._train(trainer, seed + _APART * phase.number, folder, title, best)
+
+    def _train(
+        self, trainer: train.Trainer, seed: int, folder: pathlib.Path, title: str, best: bool
+    ) -> train.TrainState:
+        """The last state of a training, or its best, from wherever the training has come to."""
         wanted = self.config.checkpoint
-        best = wanted.select == "best"
         with train.Checkpoints(
             folder / "checkpoints", best=wanted.best, say=lambda line: self.say(f"{title}: {line}")
         ) as checkpoints:
@@ -126,7 +153,44 @@ class _Runner:
             )
             if best:
                 state = checkpoints.restore_best(trainer.abstract_state())
-        return trainer, state
+        return state
+
+    def _evaluate(
+        self,
+        phase: str,
+        seed: int,
+        places: Sequence[pathlib.Path],
+        trained: Trained,
+        handed: dict[str, np.ndarray],
+    ) -> dict[str, Any]:
+        """Judges a phase, the last of those in `places`, as it is and fine-tuned."""
+        trained()
+        logs = [train.Log(place / "metrics.jsonl").rows() for place in places]
+        seconds = sum(rows[-1]["perf/seconds"] for rows in logs)
+        sets, folder, tune = self.sets(), places[-1], self.config.fine_tune
+        found = _evaluate(self.config, self.name, seed, folder, sets, *trained(), seconds)
+        for share in tune.shares if tune.data else ():
+            trainer = tuning_trainer(self.config, sets, trained(), handed, share, seed)
+            part = f"tuned_{num_examples(share, sets)}"
+            place = folder / part
+            place.mkdir(exist_ok=True)
+            title = f"{self.name}, seed {seed}, {phase}, {part}"
+            state = self._train(trainer, seed, place, title, best=False)
+            after = _evaluate(self.config, self.name, seed, place, sets, trainer, state, seconds)
+            # Many, as large as any, and sooner trained again than copied.
+            _workdir.remove(place / "checkpoints")
+            found["splits"][f"{tune.data}_{part}"] = after["splits"][tune.data]
+        return found
+
+
+def _handed_over(phase: Phase, folder: pathlib.Path, trained: Trained) -> dict[str, np.ndarray]:
+    """What a phase hands to those after it, once and for all."""
+    path = folder / "handed_over.npz"
+    if not path.exists():
+        _workdir.write_npz(path, **phase.hand_over(*trained()))
+        train.wait_for_all(f"{path} is written")
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
 
 
 def _evaluate(
@@ -138,8 +202,8 @@ def _evaluate(
     trainer: train.Trainer,
     state: train.TrainState,
     seconds: float,
-) -> None:
-    """Predicts every set, judges what has the same classes, and writes results last of all."""
+) -> dict[str, Any]:
+    """Predicts every set and judges what has the same classes."""
     parts = {"val": sets.val, "test": sets.test, **sets.shift}
     predicted = {}
     for split, part in parts.items():
@@ -149,8 +213,6 @@ def _evaluate(
             folder / "logits" / f"{split}.npz", logits=logits, labels=part.labels, ids=part.ids
         )
         predicted[split] = Predictions(logits, part.labels)
-    if not train.is_first():  # predicting takes all processes, judging one
-        return
     judged: dict[str, list[Judgement]] = {}
     for split, part in parts.items():
         if split != "val" and part.label_names == sets.train.label_names:
@@ -163,20 +225,26 @@ def _evaluate(
             )
     plots = folder / "plots"
     plots.mkdir(exist_ok=True)
-    for split, results in judged.items():
+    for split, results in judged.items() if train.is_first() else ():
         panels = [(r.name, r.confidence, r.correct) for r in results]
         report.plot_reliability(panels).savefig(plots / f"reliability_{split}.png", dpi=110)
         report.plot_risk_coverage(panels).savefig(plots / f"risk_coverage_{split}.png", dpi=110)
     sizes = [leaf.size for leaf in jax.tree.leaves(state.params)]
-    record = {
+    if sets.texts:
+        parts = {split: parts[split] for split in judged}
+        errors = {s: confident_errors(predicted[s], p, sets.texts[s]) for s, p in parts.items()}
+        _workdir.write_json(folder / "errors.json", errors)
+    validation = trainer.judge(predicted["val"].logits, predicted["val"].labels)
+    return {
         "method": name,
         "seed": seed,
+        "label_names": sets.train.label_names,
         "num_parameters": sum(sizes),
         "train_seconds": round(seconds, 1),
+        "validation": {key: float(value) for key, value in validation.items()},
         "splits": {split: [r.to_json() for r in results] for split, results in judged.items()},
         "out_of_distribution": {
             split: detect(predicted["test"], predicted[split], judged["test"])
             for split in sets.shift
         },
     }
-    _workdir.write_json(folder / "results.json", record)

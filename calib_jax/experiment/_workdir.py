@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,8 +21,8 @@ from calib_jax.experiment._config import differences
 _PACKAGES = ("calib_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 # More seeds and methods may join a workdir, the data may have moved, and no result depends on the rest.
 _FREE = (
-    *("seeds", "method.name", "data.dir", "checkpoint.seconds", "train.workers", "train.sharding"),
-    "tensorboard",
+    *("seeds", "method.name", "data.dir", "tensorboard", "train.workers", "train.sharding"),
+    *("checkpoint.seconds", "checkpoint.keep"),
 )
 
 
@@ -77,9 +78,22 @@ def describe(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def phase_folder(run: pathlib.Path, phase: str) -> pathlib.Path:
-    """Where a phase before the last is: shared by all methods, so that it is trained once a seed."""
-    return run.parent.parent / "phases" / phase / run.name
+def phase_folder(run: pathlib.Path, phase: str, row: str) -> pathlib.Path:
+    """Where a phase of a run is.
+
+    One that only prepares has no row and is shared by all methods, so that it is trained once a seed.
+    """
+    workdir = run.parent.parent
+    if not row:
+        return workdir / "phases" / phase / run.name
+    return workdir / row / run.name / ("" if phase == "train" else phase)
+
+
+def remove(folder: pathlib.Path) -> None:
+    """Removes a folder when all processes have done with it."""
+    train.wait_for_all(f"{folder} is done with")
+    if train.is_first():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_json(path: pathlib.Path, content: Any) -> None:

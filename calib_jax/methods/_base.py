@@ -18,11 +18,13 @@ class Info(NamedTuple):
       num_examples: of the training set.
       num_classes: of the labels.
       handed: arrays that earlier phases of the run handed over, such as `methods.records`.
+      total_steps: of the training; not known yet when `groups` are asked for.
     """
 
     num_examples: int
     num_classes: int
     handed: Mapping[str, np.ndarray] = MappingProxyType({})
+    total_steps: int = 0
 
 
 class Batch(NamedTuple):
@@ -76,8 +78,14 @@ class Method(NamedTuple):
         validation logits and labels it was last steered by.
       groups: `(info) -> positions` of each group of training examples, if a step shall have a batch of
         each, one after the other; empty for ordinary batches.
+      epoch_of_first: an epoch is a pass over the first of the groups, not over the largest.
       wants_records: whether `info.handed` must have what `methods.records` keeps, from a training
         before this one.
+      taught_by: the method whose network must have handed its `teacher_logits` over, '' for none.
+      generations: of networks that teach one another, the first teacher counted.
+      networks: of the same kind that are trained together; of several, `params` is a tuple with the
+        parameters of each, and the first is the one that is evaluated. All see the same collections,
+        which are the first one's.
     """
 
     init: Callable[[Info], State]
@@ -86,4 +94,8 @@ class Method(NamedTuple):
     after_epoch: Callable[[State, Evaluate, jax.Array], State] = _keep
     report: Callable[[State, jax.Array, jax.Array], dict[str, jax.Array]] = lambda *_: {}
     groups: Callable[[Info], Sequence[np.ndarray]] = lambda info: ()
+    epoch_of_first: bool = False
     wants_records: bool = False
+    taught_by: str = ""
+    generations: int = 1
+    networks: int = 1

@@ -8,8 +8,10 @@ from typing import Any
 from calib_jax._hints import expected_one_of
 from calib_jax.methods._base import Method
 from calib_jax.methods._informed_mixup import informed_mixup
+from calib_jax.methods._lcl import lcl
 from calib_jax.methods._mixup import mixup
 from calib_jax.methods._objectives import OBJECTIVES, Objective
+from calib_jax.methods._self_distillation import self_distillation
 from calib_jax.methods._supervised import supervised
 
 _BUILDERS: dict[str, Callable[..., Objective | Method]] = {
@@ -20,6 +22,9 @@ _BUILDERS: dict[str, Callable[..., Objective | Method]] = {
     "ea_mixup": partial(
         informed_mixup, categorise="data_map", share=0.33, alpha=5.0, partners="random"
     ),
+    "sd": partial(self_distillation, calibrated=False),
+    "csd": self_distillation,
+    "lcl": lcl,
 }
 NAMES = tuple(_BUILDERS)
 

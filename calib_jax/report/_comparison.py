@@ -31,7 +31,7 @@ class Cell(NamedTuple):
     mean: str
     spread: str = ""
     note: str = ""
-    mark: str = ""  # "best", "near" or nothing
+    mark: str = ""  # "best", "near" or nothing; "text" for words
 
 
 NOTHING = Cell("–")
@@ -69,27 +69,30 @@ def compact_table(summary: Mapping[str, Any], split: str) -> Table:
     return _by_method(split, methods, [seeds, *compact_columns(summary, split)])
 
 
-def shift_table(summary: Mapping[str, Any]) -> Table | None:
-    """A row per method, a group of columns per set: accuracy and ECE-10, as papers on language print it.
-
-    `None` unless there is more than one set to compare.
-    """
-    if len(summary["splits"]) < 2:
-        return None
+def shift_table(summary: Mapping[str, Any]) -> Table:
+    """A row per method, a group of columns per set: accuracy, F1 and ECE, as papers on language print."""
     names = dict.fromkeys(m for methods in summary["splits"].values() for m in methods)
-    scaling = temperature_scaling(summary)
+    scaling, (key, title) = temperature_scaling(summary), ece_key(summary)
     columns = []
     for split, methods in summary["splits"].items():
-        for key, title, calibrator, more_is_better in (
-            ("accuracy", "accuracy %", "uncalibrated", True),
-            ("ece_10", "ECE-10 %", "uncalibrated", False),
-            ("ece_10", "ECE-10 %", scaling, False),
-        ):
+
+        def cells(key: str, calibrator: str, more: bool, methods: Any = methods) -> list[Cell]:
             found = [_scaled(methods.get(m, {}), calibrator, key, 100) for m in names]
-            cells = compare(found, 2, more_is_better)
-            if any(cell != NOTHING for cell in cells):
-                columns.append(Column(key, f"{split}: {title}", calibrator == scaling, cells))
-    return _by_method("In and out of domain", names, columns)
+            return compare(found, 2, more)
+
+        f1, weighted = (cells(f"f1_{kind}", "uncalibrated", True) for kind in ("macro", "weighted"))
+        f1 = [c._replace(note=f"({w.mean})") for c, w in zip(f1, weighted, strict=True)]
+        columns += [
+            Column(
+                "accuracy", f"{split}: accuracy %", False, cells("accuracy", "uncalibrated", True)
+            ),
+            Column("f1_macro", f"{split}: F1 %", False, f1),
+        ]
+        for calibrator in filter(None, ("uncalibrated", scaling)):
+            error = cells(key, calibrator, False)
+            columns.append(Column(key, f"{split}: {title} %", calibrator == scaling, error))
+    shown = [c for c in columns if any(cell.mean != NOTHING.mean for cell in c.cells)]
+    return _by_method("Accuracy, F1 and ECE by set", names, shown)
 
 
 def detection_table(summary: Mapping[str, Any], outside: str) -> Table:
@@ -104,6 +107,44 @@ def detection_table(summary: Mapping[str, Any], outside: str) -> Table:
                 columns.append(Column(key, f"{title} by {score}", when == "after", cells))
     shown = [column for column in columns if any(cell != NOTHING for cell in column.cells)]
     return _by_method(f"{outside} told from test", methods, shown)
+
+
+def generation_tables(summary: Mapping[str, Any]) -> list[Table]:
+    """For every set how the networks that taught one another fare, a group of columns for each.
+
+    The best of a row is marked: generations compete with one another, not methods.
+    """
+    scaling, error = temperature_scaling(summary), ece_key(summary)
+    shown = [("f1_macro", "F1 macro %", "uncalibrated", True)]
+    shown.append((error[0], f"{error[1]} %", "uncalibrated", False))
+    shown += [(error[0], "+T", scaling, False)] * bool(scaling)
+    tables = []
+    for split, methods in summary.get("generations", {}).items():
+        numbers = sorted({int(n) for generations in methods.values() for n in generations})
+        rows = []
+        for method, generations in methods.items():
+            by_metric = [
+                compare([_scaled(generations.get(str(n), {}), c, key, 100) for n in numbers], 2, up)
+                for key, _, c, up in shown
+            ]
+            cells = [metric[i] for i in range(len(numbers)) for metric in by_metric]
+            chosen = summary["methods"][method]["chosen"]
+            rows.append((method, [*cells, Cell(", ".join(map(str, chosen)))]))
+        groups = [(f"generation {n}", len(shown)) for n in numbers] + [("chosen", 1)]
+        titles = [title for _, title, _, _ in shown] * len(numbers)
+        tables.append(Table(f"Generations on {split}", groups, [*titles, ""], rows))
+    return tables
+
+
+def ece_key(summary: Mapping[str, Any]) -> tuple[str, str]:
+    """The ECE that papers on language print, if it was measured, and how it is called."""
+    measured = {
+        key
+        for methods in summary["splits"].values()
+        for entry in methods.values()
+        for key in entry["uncalibrated"]["metrics"]
+    }
+    return ("ece_10", "ECE-10") if "ece_10" in measured else ("ece", "ECE-15")
 
 
 def calibrator_tables(summary: Mapping[str, Any], split: str) -> list[Table]:

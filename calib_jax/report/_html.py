@@ -58,9 +58,10 @@ class Section:
     Attributes:
       title: heading; the line that opens it, if folded.
       text: a paragraph.
-      tables: with a row per method.
+      tables: with a row per method, or whatever `corner` says.
       pictures: side by side where the page is wide enough.
       code: shown as it is.
+      corner: what the rows of the tables are.
       folded: closed until the reader opens it.
     """
 
@@ -69,6 +70,7 @@ class Section:
     tables: Sequence[Table] = ()
     pictures: Sequence[Picture] = ()
     code: str = ""
+    corner: str = "method"
     folded: bool = False
 
 
@@ -120,7 +122,7 @@ def _section(section: Section) -> str:
     parts = []
     if section.text:
         parts.append(f"<p>{escape(section.text)}</p>")
-    parts += [_table(table, "method") for table in section.tables]
+    parts += [_table(table, section.corner) for table in section.tables]
     if section.pictures:
         parts.append('<div class="pictures">' + "".join(map(_picture, section.pictures)) + "</div>")
     if section.code:
@@ -224,6 +226,7 @@ tr > th:first-child[scope=row], tr:first-child > th:first-child { position: stic
 td small { display: block; color: var(--soft); font-size: .75rem; }
 td.best { background: var(--best); }
 td.near { position: relative; }
+td.text { text-align: left; white-space: normal; min-width: 22rem; max-width: 46rem; }
 td sup { position: absolute; line-height: 1; }
 .pictures { display: flex; flex-wrap: wrap; gap: 1rem; margin: 1rem 0; }
 figure { margin: 0; max-width: 100%; }

@@ -17,11 +17,15 @@ def summarise(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
       "splits": {split: {method: {calibrator: {"metrics": {name: s}, "parameters": {name: s}}}}},
       "out_of_distribution": {set: {method: {score: {"before" | "after": {"auroc": s, "fpr95": s}}}}}}`
       with `s = {"mean": ..., "std": ..., "n": ...}`; `std` divides by `n - 1` and is `None` for one
-      seed; a parameter's mean and std are lists.
+      seed; a parameter's mean and std are lists. Where networks taught one another there are also
+      `{"generations": {split: {method: {generation: {calibrator: {"metrics": {name: s}}}}}}}` and, in
+      `methods`, the generation that was chosen for each seed.
     """
     methods: dict[str, Any] = {}
     splits: dict[str, Any] = {}
     outside: dict[str, Any] = {}
+    generations: dict[str, Any] = {}
+    chosen: dict[str, dict[str, list[int]]] = {}
     for record in results:
         name, seed = record["method"], record["seed"]
         method = methods.setdefault(name, {"seeds": []})
@@ -36,11 +40,25 @@ def summarise(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 _collect(by_calibrator.setdefault(judgement["name"], {}), measured)
         for other, measured in record.get("out_of_distribution", {}).items():
             _collect(outside.setdefault(other, {}).setdefault(name, {}), measured)
+        for generation in record.get("generations", ()):
+            number = str(generation["generation"])
+            for split, judgements in generation["splits"].items():
+                by_method = generations.setdefault(split, {}).setdefault(name, {})
+                for judgement in judgements:
+                    by_calibrator = by_method.setdefault(number, {})
+                    measured = {"metrics": judgement["metrics"]}
+                    _collect(by_calibrator.setdefault(judgement["name"], {}), measured)
+        if "generation" in record:
+            chosen.setdefault(name, {"chosen": []})["chosen"].append(record["generation"])
     seeds = {name: method.pop("seeds") for name, method in methods.items()}
     return {
-        "methods": {name: {"seeds": seeds[name], **_reduce(methods[name])} for name in methods},
+        "methods": {
+            name: {"seeds": seeds[name], **_reduce(methods[name]), **chosen.get(name, {})}
+            for name in methods
+        },
         "splits": _reduce(splits),
         "out_of_distribution": _reduce(outside),
+        **({"generations": _reduce(generations)} if generations else {}),
     }
 
 

@@ -11,6 +11,7 @@ from calib_jax.report._comparison import (
     compact_columns,
     compact_table,
     detection_table,
+    generation_tables,
     runs,
     shift_table,
     temperature,
@@ -24,6 +25,7 @@ _STARS = {"best": "*", "near": "~", "": " "}
 _STARS_MEAN = "* best, ~ within its standard deviation; ECE-15"
 _TERMINAL_WIDTH = 100
 _FITTED_BY = {"temperature": "least NLL", "temperature_ece_mass": "least equal-mass ECE on a grid"}
+_FITTED_BY["temperature_ece"] = "least ECE of ten bins on a grid"
 
 
 def legend(summary: Mapping[str, Any]) -> str:
@@ -56,8 +58,11 @@ def summary_markdown(summary: Mapping[str, Any], *, data: str = "", model: str =
     for split in summary["splits"]:
         parts += [f"## {split}", _markdown(compact_table(summary, split), "method")]
         parts += _paper_rows(summary, split, data if split == "test" else f"{data} {split}", model)
-    if shifted := shift_table(summary):
+    if len(summary["splits"]) > 1:
+        shifted = shift_table(summary)
         parts += [f"## {shifted.title}", _markdown(shifted, "method")]
+    for table in generation_tables(summary):
+        parts += [f"## {table.title}", GENERATIONS_MEAN, _markdown(table, "method")]
     for outside in summary["out_of_distribution"]:
         table = detection_table(summary, outside)
         parts += [f"## {table.title}", DETECTION_MEANS, _markdown(table, "method")]
@@ -72,6 +77,12 @@ DETECTION_MEANS = (
     "AUROC: how often an example of the other set has more entropy (or less confidence) than one of "
     "the test set; 50 % is chance. FPR95: share of test examples that raise a false alarm where 95 % "
     "of the other set are found."
+)
+
+
+GENERATIONS_MEAN = (
+    "Networks that were taught by the one before; the first is the teacher's own. Best of the "
+    "generations in bold. Chosen: by validation, for each seed."
 )
 
 
@@ -90,8 +101,24 @@ def comparison_text(summary: Mapping[str, Any]) -> str:
         counts = sorted({runs(entry) for entry in methods.values()})
         seeds = " to ".join(map(str, counts[:1] + counts[1:][-1:]))
         parts.append(f"{split}, {seeds} seed{'s' * (counts != [1])}\n{_aligned(rows)}")
+    for table in generation_tables(summary)[:1]:
+        parts.append(f"{table.title}, mean over the seeds\n{_aligned(_by_generation(table))}")
     means = f"{_STARS_MEAN}; +T after {scaling} scaling by T" if scaling else _STARS_MEAN
     return "\n\n".join([*parts, means])
+
+
+def _by_generation(table: Table) -> list[list[str]]:
+    """A row for every generation of every method; the table has a row per method."""
+    *groups, _ = table.groups  # the last one says which was chosen
+    width = groups[0][1]
+    rows = [["method", "generation", *table.columns[:width], "chosen"]]
+    for name, (*cells, chosen) in table.rows:
+        for i, (title, _) in enumerate(groups):
+            numbers = [c.mean + _STARS[c.mark] for c in cells[i * width : (i + 1) * width]]
+            number = title.removeprefix("generation ")
+            times = chosen.mean.split(", ").count(number)
+            rows.append([name, number, *numbers, f"{times} x" if times else ""])
+    return rows
 
 
 def _paper_rows(summary: Mapping[str, Any], split: str, data: str, model: str) -> list[str]:

@@ -12,13 +12,19 @@ import numpy as np
 
 from calib_jax import metrics
 from calib_jax.report._bin_plots import plot_correspondence, plot_gamma
-from calib_jax.report._comparison import detection_table, shift_table
+from calib_jax.report._comparison import detection_table, generation_tables, shift_table
+from calib_jax.report._confusion import confusion_sections
 from calib_jax.report._dynamics_plots import plot_dynamics
 from calib_jax.report._html import Picture, Section, png, write_html
 from calib_jax.report._plots import plot_reliability, plot_roc
 from calib_jax.report._summary import summarise
 from calib_jax.report._tables import markdown_table
-from calib_jax.report._text import DETECTION_MEANS, comparison_text, summary_markdown
+from calib_jax.report._text import (
+    DETECTION_MEANS,
+    GENERATIONS_MEAN,
+    comparison_text,
+    summary_markdown,
+)
 from calib_jax.report._training_plots import plot_curves
 
 _LOWEST = 20  # examples that are listed by their margin
@@ -60,11 +66,13 @@ def write_report(workdir: str | pathlib.Path) -> str:
     config = _read_json(workdir / "config.json")
     plots = {"curves": png(plot_curves(rows))}
     sections = [
-        *_shifted(summary),
+        *_by_set(summary, first_runs),
+        *_generations(summary),
         *_dynamics(workdir, plots),
         *_detection(summary, first_runs, plots),
         *_reliability(summary, first_runs),
         *_bins(rows, first_runs, plots),
+        *confusion_sections(first_runs, plots),
         Section("Training", pictures=[Picture(
             plots["curves"], f"Curves over the epochs of {', '.join(rows)}",
             "Mean over the seeds, in a band from the smallest to the largest of them.",
@@ -118,10 +126,16 @@ def _named(record: Mapping[str, Any], part: str) -> str:
     return record.get("config", record).get(part, {}).get("name", "")
 
 
-def _shifted(summary: Mapping[str, Any]) -> list[Section]:
+def _by_set(summary: Mapping[str, Any], runs: Runs) -> list[Section]:
+    """Where there are several sets, or texts, whose classes are seldom of one size."""
+    texts = any((folder / "errors.json").is_file() for _, folder in runs.values())
+    if len(summary["splits"]) < 2 and not texts:
+        return []
     table = shift_table(summary)
-    text = "ECE-10: ten bins of equal width, closed on the left."
-    return [Section(table.title, text, tables=[table])] if table else []
+    text = (
+        "F1: macro; in brackets, weighted by the sizes of the classes. ECE-10: closed on the left."
+    )
+    return [Section(table.title, text, tables=[table])]
 
 
 def _dynamics(workdir: pathlib.Path, plots: dict[str, bytes]) -> list[Section]:
@@ -150,6 +164,11 @@ def _dynamics(workdir: pathlib.Path, plots: dict[str, bytes]) -> list[Section]:
         )],
         code=markdown_table(rows),
     )]  # fmt: skip
+
+
+def _generations(summary: Mapping[str, Any]) -> list[Section]:
+    tables = generation_tables(summary)
+    return [Section("Generations", GENERATIONS_MEAN, tables=tables)] if tables else []
 
 
 def _detection(summary: Mapping[str, Any], runs: Runs, plots: dict[str, bytes]) -> list[Section]:

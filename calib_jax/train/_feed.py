@@ -45,6 +45,7 @@ class Feed:
       batch_size: of all devices together; of each group, if there are several.
       mesh: the devices.
       groups: positions in the set; a training step has a batch of each. By default one, of all.
+      epoch_of_first: an epoch is a pass over the first group, not over the largest.
       steps_per_call: most steps in one piece; text and streams have one.
       resident_bytes: a larger set is not put on the devices but streamed to them.
       workers: processes that read a streaming set.
@@ -57,12 +58,14 @@ class Feed:
         mesh: Mesh,
         *,
         groups: Sequence[np.ndarray] = (),
+        epoch_of_first: bool = False,
         steps_per_call: int = 1,
         resident_bytes: float = 4e9,
         workers: int = 0,
     ) -> None:
         self.dataset, self.mesh, self.workers = dataset, mesh, workers
         self.groups = groups or (np.arange(len(dataset)),)
+        self.count = len(self.groups[0]) if epoch_of_first else max(map(len, self.groups))
         self.share = batch_size  # of each group
         self.batch_size = batch_size * len(self.groups)
         size = sum(array.nbytes for array in dataset.inputs.values())
@@ -81,7 +84,7 @@ class Feed:
     @property
     def steps(self) -> int:
         """Training steps of an epoch."""
-        return data.steps_per_epoch(max(map(len, self.groups)), self.share)
+        return data.steps_per_epoch(self.count, self.share)
 
     def shuffled(self, seed: int, epoch: int) -> Plan:
         return data.shuffled(
@@ -91,6 +94,7 @@ class Feed:
             epoch=epoch,
             lengths=self.lengths,
             buckets=self.buckets,
+            count=self.count,
         )
 
     def in_order(self) -> Plan:

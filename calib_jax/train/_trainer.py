@@ -1,7 +1,7 @@
 """Everything compiled: one program per thing to do, shared by all seeds of an experiment."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -77,11 +77,13 @@ class Trainer:
             setup.batch_size,
             self.mesh,
             groups=method.groups(self.info),
+            epoch_of_first=method.epoch_of_first,
             steps_per_call=steps_per_call,
             workers=setup.workers,
         )
         self.val = self.feed(val)
         self.total_steps = setup.epochs * self.train.steps
+        self.info = self.info._replace(total_steps=self.total_steps)
         self.evaluate_every = setup.evaluate_every or self.train.steps
         self.optimizer = make_optimizer(self.train.steps, self.total_steps)
         self._train_step = make_train_step(
@@ -94,7 +96,8 @@ class Trainer:
         )
         everywhere = _mesh.replicated(self.mesh)
         place = self.placement = self._placement()
-        self._init = jax.jit(network.init, out_shardings=(place.params, everywhere))
+        of_one = self.evaluated(place.params), everywhere
+        self._init = jax.jit(network.init, out_shardings=of_one)
         self._start = jax.jit(self._make_state, out_shardings=place)
         self._run = jax.jit(
             self._steps,
@@ -114,11 +117,21 @@ class Trainer:
 
     def init(self, seed: int) -> TrainState:
         """The state before the first step."""
-        given = self.network.collections
+        given, count = self.network.collections, self.method.networks
         if self.network.pretrained is not None:
-            return self._start(self.network.pretrained(seed), given)
-        params, collections = self._init(jax.random.key(seed), self._example())
-        return self._start(params, {**collections, **given})
+            made: list[Any] = [(self.network.pretrained(seed + n), {}) for n in range(count)]
+        else:
+            key = jax.random.key(seed)
+            keys = [jax.random.fold_in(key, n) if n else key for n in range(count)]
+            made = [self._init(key, self._example()) for key in keys]
+        return self._start(self._together([params for params, _ in made]), {**made[0][1], **given})
+
+    def evaluated(self, params: Any) -> Any:
+        """Of all that is trained, the parameters of the network that is evaluated."""
+        return params if self.method.networks == 1 else params[0]
+
+    def _together(self, params: Sequence[Any]) -> Any:
+        return params[0] if self.method.networks == 1 else tuple(params)
 
     def abstract_state(self) -> TrainState:
         """Shapes and placement of the state, to restore a checkpoint into."""
@@ -184,8 +197,9 @@ class Trainer:
 
     @functools.cached_property
     def _shapes(self) -> TrainState:
-        start = jax.eval_shape(self.network.init, jax.random.key(0), self._example())
-        return jax.eval_shape(self._make_state, *start)
+        params, collections = jax.eval_shape(self.network.init, jax.random.key(0), self._example())
+        every = self._together([params] * self.method.networks)
+        return jax.eval_shape(self._make_state, every, collections)
 
     def _placement(self) -> TrainState:
         """Where every array of the state lives."""
@@ -242,7 +256,7 @@ class Trainer:
         inputs = gather(Piece(arrays, rows, weights, 0, 0), 0, self.mesh, length).inputs
         if transform is not None:
             inputs = transform(inputs)
-        return self.network.bind(collections)(params, inputs)[0]
+        return self.network.bind(collections)(self.evaluated(params), inputs)[0]
 
 
 def _num_bytes(tree: Any) -> int:

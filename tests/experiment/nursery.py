@@ -195,7 +195,7 @@ def _two_phases() -> None:
 
     _run.phases = lambda config, name: [
         _run.Phase("map", mapped, hand_over),
-        _run.Phase("train", plain._replace(init=init, loss=loss)),
+        _run.Phase("train", plain._replace(init=init, loss=loss), row=name),
     ]
 
 

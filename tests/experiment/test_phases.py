@@ -106,7 +106,7 @@ def test_a_phase_may_hand_nothing_over(
         monkeypatch.setattr(report, plot, lambda *_, **__: NoFigure())
     two = [
         _run.Phase("first", methods.create("cross_entropy")),
-        _run.Phase("second", methods.create("adafocal")),
+        _run.Phase("train", methods.create("adafocal"), row="cross_entropy"),
     ]
     monkeypatch.setattr(_run, "phases", lambda *_: two)
     experiment.run(small.config(train__epochs=1), tmp_path)

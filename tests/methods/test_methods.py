@@ -64,7 +64,7 @@ EXPECTED = {
 
 
 def test_every_method_is_tested() -> None:
-    elsewhere = {"mixup", "aum_mixup", "sim_mixup", "ea_mixup"}
+    elsewhere = {"mixup", "aum_mixup", "sim_mixup", "ea_mixup", "sd", "csd", "lcl"}
     assert set(EXPECTED) | elsewhere == set(methods.NAMES)
 
 

@@ -136,6 +136,7 @@ def test_headline_says_what_was_compared(page: _Page) -> None:
 def test_page_shows_everything_in_order(page: _Page) -> None:
     assert page.text["h1"] == ["Calibration report: quick"]
     assert page.text["h2"] == [
+        "Accuracy, F1 and ECE by set",
         "Reliability of cross_entropy on test",
         "Reliability of adafocal on test",
         "γ of adafocal, bin by bin",
@@ -146,7 +147,7 @@ def test_page_shows_everything_in_order(page: _Page) -> None:
     calibrators = ("uncalibrated", "temperature", "spline")
     expected = [f"{split}: {c}" for split in ("test", "shifted") for c in calibrators]
     assert page.text["summary"] == [*expected, "Configuration"]
-    assert page.text["caption"] == ["test", "shifted", *expected]
+    assert page.text["caption"] == ["test", "shifted", "Accuracy, F1 and ECE by set", *expected]
     assert json.loads(page.text["pre"][0])["config"]["note"] == "a < b & c"
     captions = page.text["figcaption"]
     assert [c.split(":")[0] for c in captions[:4]] == [
@@ -274,7 +275,8 @@ def test_page_shows_detection_and_what_the_bins_did(tmp_path: pathlib.Path) -> N
     (tmp_path / "config.json").write_text(json.dumps({"data": {"name": "cifar10"}}))
     report.write_report(tmp_path)
     page = _Page((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert page.text["h2"][:5] == [
+    assert page.text["h2"][:6] == [
+        "Accuracy, F1 and ECE by set",
         "Out of distribution: svhn",
         "Reliability of brier on test",
         "Reliability of calfocal on test",

@@ -48,7 +48,7 @@ def test_sets_stand_side_by_side() -> None:
         ]
         records.append(record | {"splits": record["splits"] | {"mnli": outside}})
     text = report.summary_markdown(report.summarise(records))
-    header, _, *rows = _rows(text, "In and out of domain")
+    header, _, *rows = _rows(text, "Accuracy, F1 and ECE by set")
     assert header == [
         "method", "test: accuracy %", "test: ECE-10 %", "test: ECE-10 % +T",
         "mnli: accuracy %", "mnli: ECE-10 %",
@@ -58,7 +58,7 @@ def test_sets_stand_side_by_side() -> None:
         ["ours", "90.00", "**10.00**", "**5.00**", "70.00", "**20.00**"],
     ]
     alone = report.summary_markdown(report.summarise([_record("ce", 0, {"ece_10": 0.1})]))
-    assert "In and out of domain" not in alone
+    assert "Accuracy, F1 and ECE by set" not in alone
 
 
 def test_mean_std_and_number_over_seeds() -> None:

@@ -1,0 +1,87 @@
+"""Adapting a trained network to a shifted set with a few of its examples."""
+
+import copy
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from calib_jax import dynamics, methods, train
+from calib_jax.data import Dataset
+from calib_jax.experiment import _build
+
+
+def num_examples(share: float, sets: _build.Data) -> int:
+    """How many examples to adapt with."""
+    assert sets.tune is not None
+    return max(1, round(share * len(sets.tune)))
+
+
+def tuning_trainer(
+    config: Any,
+    sets: _build.Data,
+    trained: tuple[train.Trainer, train.TrainState],
+    handed: Mapping[str, np.ndarray],
+    share: float,
+    seed: int,
+) -> train.Trainer:
+    """Training that goes on from a trained network, on a part of another set.
+
+    Args:
+      config: with `fine_tune`.
+      sets: with `tune`.
+      trained: the network's trainer and state.
+      handed: with `confidence`, of the data map: the less sure half of the training set is mixed in.
+      share: of `sets.tune`. A larger share contains a smaller one.
+      seed: of the run, which the examples of the share depend on.
+    """
+    tune = sets.tune
+    assert tune is not None
+    if tune.label_names != sets.train.label_names or tune.read or sets.train.read:
+        raise ValueError(
+            f"config.fine_tune.data={tune.name!r}: expected a set in memory with the classes of "
+            f"{sets.train.name}"
+        )
+    order = np.random.default_rng([seed, len(tune)]).permutation(len(tune))
+    new = tune.take(np.sort(order[: num_examples(share, sets)]))
+    easy = np.asarray(dynamics.median_split(np.asarray(handed["confidence"])))
+    old = sets.train.take(np.flatnonzero(~easy))
+
+    wanted = config.fine_tune
+    changed = copy.deepcopy(config)
+    changed.train.eval_batch_size = config.train.eval_batch_size or config.train.batch_size
+    changed.train.evaluate_every = 0
+    changed.train.epochs, changed.train.batch_size = wanted.epochs, wanted.batch_size
+    changed.optimizer.learning_rate = wanted.learning_rate or config.optimizer.learning_rate
+    trainer, state = trained
+    network = dataclasses.replace(
+        trainer.network,
+        pretrained=lambda _: trainer.evaluated(state.params),
+        collections=state.network,
+    )
+    method = methods.fine_tuning(len(new), len(old), wanted.alpha, wanted.mixed)
+    both = sets._replace(train=_one_after_the_other(new, old))
+    return _build.build_trainer(changed, both, method, {}, network)
+
+
+def _one_after_the_other(first: Dataset, second: Dataset) -> Dataset:
+    """Two sets as one; shorter texts are filled up, by what their masks leave out."""
+    inputs = {}
+    for key, rows in first.inputs.items():
+        others = second.inputs[key]
+        if key != "image":
+            width = max(rows.shape[-1], others.shape[-1])
+            rows, others = (_widened(x, width) for x in (rows, others))
+        inputs[key] = np.concatenate([rows, others])
+    return dataclasses.replace(
+        second,
+        inputs=inputs,
+        labels=np.concatenate([first.labels, second.labels]),
+        ids=np.concatenate([first.ids, second.ids]),
+    )
+
+
+def _widened(rows: np.ndarray, width: int) -> np.ndarray:
+    room = [(0, 0)] * (rows.ndim - 1) + [(0, width - rows.shape[-1])]
+    return np.pad(rows, room)

@@ -1,0 +1,39 @@
+"""Of the networks that a run trained one after the other: which one is its result."""
+
+import pathlib
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+
+def best_of(
+    generations: Sequence[tuple[pathlib.Path, dict[str, Any]]], folder: pathlib.Path, metric: str
+) -> dict[str, Any]:
+    """The results of a run: those of the generation that does best on validation.
+
+    Paper: the best generation by its test tables; here: by validation. The first teacher is shown but
+    does not compete, as it is a result of its own method.
+
+    Args:
+      generations: folder and evaluation of each network, the first teacher first if there is one.
+      folder: of the run; what is shown of the best generation is copied there.
+      metric: by which it is chosen, as in `config.checkpoint.best`; smaller is better.
+    """
+    _, last = generations[-1]
+    if len(generations) == 1:
+        return last
+    key = metric.removeprefix("val/")
+    numbered = list(enumerate(generations, start=1))
+    own = [(n, g) for n, g in numbered if g[1]["method"] == last["method"]]
+    number, (place, best) = min(own, key=lambda item: item[1][1]["validation"][key])
+    for part in ("logits", "plots"):
+        shutil.copytree(place / part, folder / part, dirs_exist_ok=True)
+    for name in ("metrics.jsonl", "errors.json"):
+        if (place / name).exists():
+            shutil.copyfile(place / name, folder / name)
+    shown = ("method", "validation", "splits")
+    return best | {
+        "train_seconds": last["train_seconds"],
+        "generation": number,
+        "generations": [{"generation": n} | {k: g[k] for k in shown} for n, (_, g) in numbered],
+    }
