@@ -231,8 +231,10 @@ def _evaluate(
         report.plot_risk_coverage(panels).savefig(plots / f"risk_coverage_{split}.png", dpi=110)
     sizes = [leaf.size for leaf in jax.tree.leaves(state.params)]
     if sets.texts:
-        parts = {split: parts[split] for split in judged}
-        errors = {s: confident_errors(predicted[s], p, sets.texts[s]) for s, p in parts.items()}
+        errors = {
+            split: confident_errors(predicted[split], parts[split], sets.texts[split])
+            for split in judged
+        }
         _workdir.write_json(folder / "errors.json", errors)
     validation = trainer.judge(predicted["val"].logits, predicted["val"].labels)
     return {

@@ -14,13 +14,16 @@ from calib_jax.report._html import Picture, Section, png
 _MOST_CLASSES = 20  # a larger matrix cannot be read
 
 
-def plot_confusion(predicted: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> Figure:
+def plot_confusion(
+    predicted: np.ndarray, labels: np.ndarray, names: Sequence[str], *, title: str = ""
+) -> Figure:
     """Of each class, what share is predicted as what; errors are coloured, right predictions grey.
 
     Args:
       predicted: class of each example `[n]`.
       labels: `[n]`.
       names: of the classes.
+      title: what the predictions are of.
 
     Returns:
       The figure.
@@ -34,7 +37,7 @@ def plot_confusion(predicted: np.ndarray, labels: np.ndarray, names: Sequence[st
     errors = np.where(right, np.nan, shares)
     top = max(float(np.max(shares[~right], initial=0.0)), 1e-9)
 
-    size = 1.6 + 0.42 * k
+    size = 1.4 + 0.38 * k
     figure = Figure(figsize=(size + 0.5, size), layout="constrained")
     axes = figure.subplots()
     axes.set_facecolor("0.92")
@@ -51,7 +54,7 @@ def plot_confusion(predicted: np.ndarray, labels: np.ndarray, names: Sequence[st
     rows = [f"{name} ({n})" for name, n in zip(names, sizes, strict=True)]
     axes.set_yticks(range(k), rows, fontsize=8)
     axes.set(xlabel="predicted", ylabel="label (examples)")
-    axes.set_title("% of the label's examples", fontsize=9)
+    axes.set_title(f"{title}{': ' * bool(title)}% of the label's examples", fontsize=9)
     return figure
 
 
@@ -70,7 +73,9 @@ def confusion_sections(
         if 1 < len(names) <= _MOST_CLASSES and path.is_file():
             with np.load(path, allow_pickle=False) as archive:
                 predicted, labels = archive["logits"].argmax(1), archive["labels"]
-            plots[f"confusion_{method}"] = png(plot_confusion(predicted, labels, names))
+            plots[f"confusion_{method}"] = png(
+                plot_confusion(predicted, labels, names, title=method)
+            )
             pictures.append(Picture(
                 plots[f"confusion_{method}"], f"Confusion matrix of {method} on test",
                 f"{method}, seed {record['seed']}.",

@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 from experiment import small
-from experiment.conftest import Command, assert_same_run
+from experiment.conftest import Command, NoFigure, assert_same_run
 
 from calib_jax import experiment, report
 from calib_jax.experiment import _build, _fine_tune
@@ -29,6 +29,7 @@ def get_config():
 """
 
 
+@pytest.mark.slow
 def test_killed_while_fine_tuning(command: Command, tmp_path: pathlib.Path) -> None:
     (tmp_path / "config.py").write_text(TUNED)
     tuned = ("--config", tmp_path / "config.py", "--config.checkpoint.seconds=0")
@@ -54,6 +55,30 @@ def test_killed_while_fine_tuning(command: Command, tmp_path: pathlib.Path) -> N
         assert min(moved) > 0
     assert (run / "checkpoints").exists()
     assert not (run / "tuned_10" / "checkpoints").exists()
+
+
+def test_judged_as_it_is_and_fine_tuned(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "write_report", lambda *_, **__: "report")
+    for plot in ("plot_reliability", "plot_risk_coverage"):
+        monkeypatch.setattr(report, plot, lambda *_, **__: NoFigure())
+    config = small.config(
+        train__epochs=1,
+        data__shift=("digits",),
+        fine_tune__data="digits",
+        fine_tune__shares=(0.02,),
+        fine_tune__epochs=1,
+        checkpoint__keep=False,
+    )
+    experiment.run(config, tmp_path)
+    run = tmp_path / "cross_entropy" / "seed_0"
+    splits = json.loads((run / "results.json").read_text())["splits"]
+    assert list(splits) == ["test", "digits", "digits_tuned_10"]
+    before, after = (splits[s][0]["metrics"]["nll"] for s in ("digits", "digits_tuned_10"))
+    assert before != after
+    assert (run / "checkpoints").exists()  # it may have to teach
+    assert not (tmp_path / "phases" / "records" / "seed_0" / "checkpoints").exists()
 
 
 def test_begins_where_training_ended_and_with_the_unsure_half() -> None:
