@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -19,6 +20,12 @@ SHAPES = {
     "tiny_imagenet": ((64, 64, 3), 200),
     "imagenet": ((224, 224, 3), 1000),
     "newsgroups": (None, 20),
+    "snli": (None, 3),
+    "mnli": (None, 3),
+    "qqp": (None, 2),
+    "twitter_ppdb": (None, 2),
+    "swag": (None, 4),
+    "hellaswag": (None, 4),
 }
 
 
@@ -47,6 +54,8 @@ def _fake(name: str, split: str, data_dir=None, **options) -> data.Dataset:
     n = 4
     if shape is None:
         inputs = {"text": np.array(["some words of a post"] * n, object)}
+        if name in ("swag", "hellaswag"):
+            inputs["choices"] = np.array([["some words"] * 4] * n, object)
     else:
         inputs = {"image": np.zeros((n, *shape), np.uint8)}
     labels, ids = np.zeros(n, np.int32), np.arange(n, dtype=np.int32)
@@ -78,7 +87,10 @@ def test_dry_run(path, network, fake_data, monkeypatch, tmp_path) -> None:
     if config.data.word_vectors:
         config.data.word_vectors = str(tmp_path / "vectors.npz")
     names = config.method.name
-    config.method.name = names if len(names.split(",")) == 2 else "adafocal"
+    if "adafocal" in names and len(names.split(",")) > 2:
+        config.method.name = "adafocal"
+    elif "aum_mixup" in names:
+        config.method.name = "m_mixup_ls,aum_mixup_ls"
     shown = experiment.describe(config)
     assert f"network    {config.model.name}:" in shown
     assert "MB for the gradient of a step" in shown
@@ -86,6 +98,12 @@ def test_dry_run(path, network, fake_data, monkeypatch, tmp_path) -> None:
     if "adafocal" in str(path.parent.name):
         assert len(names.split(",")) == 6
         assert config.calibrate[0] == "temperature_ece_mass"
+    if "aum_mixup" in str(path.parent.name):
+        assert len(names.split(",")) == 8
+        # A recording phase, then a step of a batch of each half.
+        batch = config.train.batch_size
+        assert re.search(rf"aum_mixup_ls, records: 3 steps of {batch};", shown)
+        assert re.search(rf"aum_mixup_ls: 3 steps of {2 * batch};", shown)
     docstring = path.read_text().split('"""')[1]
     assert f"--config {path.relative_to(ROOT)}" in docstring
 
@@ -98,7 +116,9 @@ def _tokenizer(folder: pathlib.Path) -> None:
     made = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     made.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B [SEP]",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     fast = PreTrainedTokenizerFast(
         tokenizer_object=made, pad_token="[PAD]", unk_token="[UNK]", model_max_length=512

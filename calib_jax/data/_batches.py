@@ -30,7 +30,7 @@ def steps_per_epoch(num_examples: int, batch_size: int) -> int:
 
 
 def shuffled(
-    num_examples: int,
+    groups: Sequence[np.ndarray],
     batch_size: int,
     *,
     seed: int,
@@ -38,25 +38,34 @@ def shuffled(
     lengths: np.ndarray | None = None,
     buckets: Sequence[int] = (),
 ) -> Plan:
-    """Every example once, in an order that depends on seed and epoch only.
+    """Every example of the largest group once, in an order that depends on seed and epoch only.
+
+    A step has a batch of each group, one after the other; smaller groups begin again when they are
+    through.
 
     Args:
-      num_examples: of the set.
-      batch_size: of all devices together.
+      groups: positions in the set; for ordinary training one group, of all.
+      batch_size: rows of a step from each group, of all devices together.
       seed: of the run.
       epoch: counted from 0.
-      lengths: number of tokens of each example. Batches are then made of examples of similar length.
+      lengths: number of tokens of each example. Batches are then made of examples of similar length,
+        and those of the groups that meet in a step are about equally long.
       buckets: the lengths that batches may have, ascending, the last at least the longest example's.
     """
     rng = np.random.default_rng([seed, epoch])
-    order = rng.permutation(num_examples)
-    if lengths is not None:
-        pool = _POOL * batch_size
-        parts = [order[i : i + pool] for i in range(0, num_examples, pool)]
-        order = np.concatenate([part[np.argsort(lengths[part], kind="stable")] for part in parts])
-    plan = _cut(order, batch_size, lengths, buckets)
+    count = max(map(len, groups))
+    plans = []
+    for group in groups:
+        order = group[rng.permutation(len(group))]
+        if lengths is not None:
+            pool = _POOL * batch_size
+            parts = [order[i : i + pool] for i in range(0, len(order), pool)]
+            order = np.concatenate([p[np.argsort(lengths[p], kind="stable")] for p in parts])
+        plans.append(_cut(order, batch_size, count))
+    plan = Plan(*(np.concatenate(parts, axis=1) for parts in zip(*plans, strict=True)))
     if lengths is None:
         return plan
+    plan = _with_lengths(plan, lengths, buckets)
     mixed = rng.permutation(len(plan.rows))
     return Plan(*(part[mixed] for part in plan if part is not None))
 
@@ -72,7 +81,8 @@ def in_order(
     order = np.arange(num_examples)
     if lengths is not None:
         order = np.argsort(lengths, kind="stable")
-    return _cut(order, batch_size, lengths, buckets)
+    plan = Plan(*_cut(order, batch_size, num_examples))
+    return plan if lengths is None else _with_lengths(plan, lengths, buckets)
 
 
 def make_buckets(lengths: np.ndarray, longest: int, *, number: int = 4) -> tuple[int, ...]:
@@ -82,14 +92,14 @@ def make_buckets(lengths: np.ndarray, longest: int, *, number: int = 4) -> tuple
     return tuple(int(c) for c in np.unique([*cuts[:-1], longest]))
 
 
-def _cut(
-    order: np.ndarray, batch_size: int, lengths: np.ndarray | None, buckets: Sequence[int]
-) -> Plan:
-    steps = steps_per_epoch(len(order), batch_size)
+def _cut(order: np.ndarray, batch_size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and weights of so many steps that `count` examples have a place."""
+    steps = steps_per_epoch(count, batch_size)
     rows = np.resize(order, (steps, batch_size)).astype(np.int32)
-    weights = (np.arange(steps * batch_size) < len(order)).astype(np.float32)
-    weights = weights.reshape(steps, batch_size)
-    if lengths is None:
-        return Plan(rows, weights)
-    longest = np.max(lengths[rows], axis=1)
-    return Plan(rows, weights, np.asarray(buckets)[np.searchsorted(buckets, longest)])
+    weights = (np.arange(steps * batch_size) < count).astype(np.float32)
+    return rows, weights.reshape(steps, batch_size)
+
+
+def _with_lengths(plan: Plan, lengths: np.ndarray, buckets: Sequence[int]) -> Plan:
+    longest = np.max(lengths[plan.rows], axis=1)
+    return plan._replace(lengths=np.asarray(buckets)[np.searchsorted(buckets, longest)])

@@ -4,6 +4,7 @@ import functools
 import math
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -101,23 +102,27 @@ def build_network(config: Any, sets: Data) -> train.Network:
 
 
 def build_method(config: Any, name: str) -> methods.Method:
-    """A method with the config's options for it, and for the objective it is combined with."""
-    options = dict(config.method[name])
+    """A method, or variant of one, with the config's options for it and for its objective."""
+    options = dict(config.method.variants.get(name, {}))
+    base = options.pop("of", name)
+    options = dict(config.method[base]) | options
     if "objective" in options:
         inner = options["objective"]
-        if inner not in methods.OBJECTIVES or inner == name:
-            expected = ", ".join(o for o in methods.OBJECTIVES if o != name)
+        if inner not in methods.OBJECTIVES or inner == base:
+            expected = ", ".join(o for o in methods.OBJECTIVES if o != base)
             raise ValueError(
                 f"config.method.{name}.objective={inner!r}: expected one of {expected}"
             )
         inner_options = dict(config.method[inner])
         options["objective"] = methods.OBJECTIVES[inner](**inner_options)
-    method = methods.create(name, **options)
+    method = methods.create(base, **options)
     return methods.watched(method) if config.method.watch_bins else method
 
 
-def build_trainer(config: Any, sets: Data, method: methods.Method) -> train.Trainer:
-    """Everything that is compiled once and used for all seeds."""
+def build_trainer(
+    config: Any, sets: Data, method: methods.Method, handed: Mapping[str, np.ndarray]
+) -> train.Trainer:
+    """Everything that is compiled once and used for all seeds; `handed` see `methods.Info`."""
 
     def make_optimizer(per_epoch: int, total: int) -> optax.GradientTransformation:
         options = dict(config.optimizer)
@@ -139,6 +144,7 @@ def build_trainer(config: Any, sets: Data, method: methods.Method) -> train.Trai
         sets.val,
         train.Setup(**config.train),
         _augment(config),
+        handed,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from calib_jax import methods
+from calib_jax._hints import expected_one_of
 
 
 def default_config() -> ConfigDict:
@@ -19,6 +20,8 @@ def default_config() -> ConfigDict:
             "method": {
                 "name": "cross_entropy",  # or several: 'cross_entropy,adafocal'
                 "watch_bins": False,  # log how training follows validation, bin by bin
+                # More rows for the tables: {"m_mixup": {"of": "mixup", "place": "features"}}
+                "variants": ConfigDict(),
                 **{name: methods.options(name) for name in methods.NAMES},
             },
             "model": {
@@ -78,6 +81,7 @@ def default_config() -> ConfigDict:
     config.lock()
     config.model.options.unlock()
     config.data.options.unlock()
+    config.method.variants.unlock()
     return config
 
 
@@ -111,13 +115,31 @@ def check(config: Any) -> None:
 
 
 def method_names(config: Any) -> list[str]:
-    """The methods to compare."""
+    """The methods, and variants of methods, to compare."""
     names = [name.strip() for name in config.method.name.split(",") if name.strip()]
+    variants = config.method.variants
     for name in names:
-        methods.check_name(name)
+        if name not in (*methods.NAMES, *variants):
+            expected = expected_one_of(name, (*methods.NAMES, *variants))
+            raise ValueError(f"config.method.name={name!r}: {expected}")
+    for name, options in variants.items():
+        _check_variant(name, dict(options))
     if not names or len(set(names)) < len(names):
         raise ValueError(f"config.method.name={config.method.name!r}: expected different methods")
     return names
+
+
+def _check_variant(name: str, options: dict[str, Any]) -> None:
+    where = f"config.method.variants.{name}"
+    if name in methods.NAMES or not name.isidentifier():
+        raise ValueError(f"{where}: expected a name of its own, letters, digits and _")
+    base = options.pop("of", "")
+    if base not in methods.NAMES:
+        raise ValueError(f"{where}.of={base!r}: {expected_one_of(base, methods.NAMES)}")
+    known = methods.options(base)
+    for key in options:
+        if key not in known:
+            raise ValueError(f"{where}.{key}: {expected_one_of(key, known)}")
 
 
 def seeds(config: Any) -> list[int]:

@@ -3,8 +3,10 @@
 from typing import Any
 
 import jax
+import numpy as np
 
 from calib_jax.experiment import _build, _config
+from calib_jax.experiment._phases import phases
 
 
 def describe(config: Any) -> str:
@@ -20,20 +22,23 @@ def describe(config: Any) -> str:
         lines.append(f"data       {part.name} {part.split}: {len(part)} examples, {shown}")
         lines += [f"           {note}" for note in part.notes]
     for name in names:
-        trainer = _build.build_trainer(config, sets, _build.build_method(config, name))
-        if name == names[0]:
-            state = trainer.abstract_state()
-            number = sum(leaf.size for leaf in jax.tree.leaves(state.params))
-            per_epoch = trainer.train.steps
-            lines += [
-                f"network    {config.model.name}: {number:,} parameters",
-                f"run        {config.train.epochs} epochs x {per_epoch} steps = "
-                f"{trainer.total_steps} steps, batch {config.train.batch_size} "
-                f"on {trainer.mesh.size} devices; {len(names)} methods x {len(seeds)} seeds",
-            ]
-        state_bytes, kept = trainer.memory()
-        lines.append(
-            f"memory     {name}: state {state_bytes / 1e6:.1f} MB on each device, "
-            f"up to {kept / trainer.mesh.size / 1e6:.1f} MB for the gradient of a step"
-        )
+        handed: dict[str, np.ndarray] = {}
+        for phase in phases(config, name):
+            trainer = _build.build_trainer(config, sets, phase.method, handed)
+            handed |= phase.promise(sets.train)
+            if not any(line.startswith("network") for line in lines):
+                state = trainer.abstract_state()
+                number = sum(leaf.size for leaf in jax.tree.leaves(state.params))
+                lines += [
+                    f"network    {config.model.name}: {number:,} parameters",
+                    f"run        {config.train.epochs} epochs, batch {config.train.batch_size} on "
+                    f"{trainer.mesh.size} devices; {len(names)} methods x {len(seeds)} seeds",
+                ]
+            state_bytes, kept = trainer.memory()
+            title = name if phase.name == "train" else f"{name}, {phase.name}"
+            lines.append(
+                f"train      {title}: {trainer.total_steps} steps of {trainer.train.batch_size}; "
+                f"state {state_bytes / 1e6:.1f} MB on each device, "
+                f"up to {kept / trainer.mesh.size / 1e6:.1f} MB for the gradient of a step"
+            )
     return "\n".join(lines)

@@ -4,36 +4,18 @@ import functools
 import json
 import pathlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
-from calib_jax import methods, report, train
+from calib_jax import report, train
 from calib_jax.experiment import _build, _config, _workdir
 from calib_jax.experiment._detection import detect
 from calib_jax.experiment._judge import Judgement, check_calibrators, judge
+from calib_jax.experiment._phases import Phase, phases
 from calib_jax.experiment._predictions import Predictions
 from calib_jax.experiment._signals import StopRequest
-
-
-class Phase(NamedTuple):
-    """One training of a run; most methods have one, some learn about the data first.
-
-    Attributes:
-      name: of its folder.
-      method: `(handed) -> Method`, given the arrays that the phases before it handed over.
-      hand_over: `(trainer, state) -> arrays` for the phases after it.
-    """
-
-    name: str
-    method: Callable[[dict[str, np.ndarray]], methods.Method]
-    hand_over: Callable[[train.Trainer, train.TrainState], dict[str, np.ndarray]] | None = None
-
-
-def phases(config: Any, name: str) -> list[Phase]:
-    """The phases of a method."""
-    return [Phase("train", lambda _: _build.build_method(config, name))]
 
 
 def run(config: Any, workdir: pathlib.Path, say: Callable[[str], None] = print) -> str:
@@ -95,22 +77,22 @@ class _Runner:
         described["method"]["name"] = self.name
         _workdir.write_json(folder / "config.json", _workdir.describe(described))
         handed: dict[str, np.ndarray] = {}
-        for phase in self.phases[:-1]:
-            path = folder / phase.name / "handed_over.npz"
+        folders = [_workdir.phase_folder(folder, phase.name) for phase in self.phases[:-1]]
+        for phase, before in zip(self.phases, folders, strict=False):
+            path = before / "handed_over.npz"
             if not path.exists():
-                trainer, state = self._fit(phase, seed, path.parent, handed)
-                assert phase.hand_over is not None, f"{phase.name} hands nothing over"
+                before.mkdir(parents=True, exist_ok=True)
+                trainer, state = self._fit(phase, seed, before, handed)
                 _workdir.write_npz(path, **phase.hand_over(trainer, state))
             with np.load(path, allow_pickle=False) as arrays:
                 handed |= dict(arrays)
         trainer, state = self._fit(self.phases[-1], seed, folder, handed)
-        folders = [folder, *(folder / phase.name for phase in self.phases[:-1])]
-        logs = [train.Log(path / "metrics.jsonl").rows() for path in folders]
+        logs = [train.Log(path / "metrics.jsonl").rows() for path in (*folders, folder)]
         seconds = sum(rows[-1]["perf/seconds"] for rows in logs)
         _evaluate(self.config, self.name, seed, folder, self.sets(), trainer, state, seconds)
 
     def _trainer(self, phase: Phase, handed: dict[str, np.ndarray]) -> train.Trainer:
-        return _build.build_trainer(self.config, self.sets(), phase.method(handed))
+        return _build.build_trainer(self.config, self.sets(), phase.method, handed)
 
     def _fit(
         self, phase: Phase, seed: int, folder: pathlib.Path, handed: dict[str, np.ndarray]

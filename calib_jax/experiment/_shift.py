@@ -1,8 +1,10 @@
 """Sets that a network was not trained for: others', and its own test set corrupted."""
 
+import ast
 import dataclasses
 import functools
 import os
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,7 +21,8 @@ def load_shift(
     """A set to evaluate on besides the test set.
 
     Args:
-      entry: the name of a set (`'svhn'`), or a corruption and its severity (`'gaussian_noise:5'`) for
+      entry: the name of a set (`'svhn'`), perhaps with options of its reader
+        (`'hellaswag?source=wikihow'`), or a corruption and its severity (`'gaussian_noise:5'`) for
         the test set so corrupted: from CIFAR-10-C's files, if the test set is CIFAR-10's and they are
         there, else made here, the same for every run.
       test: the test set.
@@ -30,7 +33,11 @@ def load_shift(
     """
     corruption, colon, severity = entry.partition(":")
     if not colon:
-        return entry, data.load(entry, "test", data_dir)
+        name, _, given = entry.partition("?")
+        pairs = [option.partition("=") for option in given.split("&") if option]
+        options = {key: _literal(value) for key, _, value in pairs}
+        found = data.load(name, "test", data_dir, **options)
+        return "_".join([name, *(value for _, _, value in pairs)]), found
     if severity not in tuple("12345"):
         raise ValueError(
             f"shift={entry!r}: expected a data set, or a corruption with a severity of 1 to 5 such as "
@@ -47,6 +54,14 @@ def load_shift(
     if "image" not in test.inputs:
         raise ValueError(f"shift={entry!r}: {test.name} has no images in memory to corrupt")
     return name, _made(test, corruption, int(severity))
+
+
+def _literal(text: str) -> Any:
+    """`5` and `True` are what they look like; a word is a word."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
 
 
 def _official(

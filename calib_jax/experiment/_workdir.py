@@ -70,6 +70,11 @@ def describe(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def phase_folder(run: pathlib.Path, phase: str) -> pathlib.Path:
+    """Where a phase before the last is: shared by all methods, so that it is trained once a seed."""
+    return run.parent.parent / "phases" / phase / run.name
+
+
 def write_json(path: pathlib.Path, content: Any) -> None:
     """All or nothing."""
     new = path.with_name(path.name + ".tmp")

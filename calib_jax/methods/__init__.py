@@ -8,8 +8,11 @@ from calib_jax.methods._create import NAMES as NAMES
 from calib_jax.methods._create import check_name as check_name
 from calib_jax.methods._create import create as create
 from calib_jax.methods._create import options as options
+from calib_jax.methods._informed_mixup import informed_mixup as informed_mixup
 from calib_jax.methods._mixup import mixup as mixup
 from calib_jax.methods._objectives import OBJECTIVES as OBJECTIVES
 from calib_jax.methods._objectives import Objective as Objective
+from calib_jax.methods._recorded import recorded as recorded
+from calib_jax.methods._recorded import records as records
 from calib_jax.methods._supervised import supervised as supervised
 from calib_jax.methods._watched import watched as watched

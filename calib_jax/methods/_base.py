@@ -1,19 +1,28 @@
 """The one protocol: what a method of training is."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 State = Any  # a pytree of arrays
 Evaluate = Callable[..., tuple[jax.Array, jax.Array]]
 
 
 class Info(NamedTuple):
-    """The sizes a method's state may depend on."""
+    """What a method's state may depend on.
+
+    Attributes:
+      num_examples: of the training set.
+      num_classes: of the labels.
+      handed: arrays that earlier phases of the run handed over, such as `methods.records`.
+    """
 
     num_examples: int
     num_classes: int
+    handed: Mapping[str, np.ndarray] = MappingProxyType({})
 
 
 class Batch(NamedTuple):
@@ -65,6 +74,10 @@ class Method(NamedTuple):
         of the network as it is now, `evaluate(transform)` the same on transformed inputs.
       report: `(state, logits, labels) -> {name: array}`: what to log of the state, given the
         validation logits and labels it was last steered by.
+      groups: `(info) -> positions` of each group of training examples, if a step shall have a batch of
+        each, one after the other; empty for ordinary batches.
+      wants_records: whether `info.handed` must have what `methods.records` keeps, from a training
+        before this one.
     """
 
     init: Callable[[Info], State]
@@ -72,3 +85,5 @@ class Method(NamedTuple):
     after_step: Callable[[State, Batch, Aux], State] = _keep
     after_epoch: Callable[[State, Evaluate, jax.Array], State] = _keep
     report: Callable[[State, jax.Array, jax.Array], dict[str, jax.Array]] = lambda *_: {}
+    groups: Callable[[Info], Sequence[np.ndarray]] = lambda info: ()
+    wants_records: bool = False

@@ -2,15 +2,25 @@
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from calib_jax._hints import expected_one_of
 from calib_jax.methods._base import Method
+from calib_jax.methods._informed_mixup import informed_mixup
 from calib_jax.methods._mixup import mixup
 from calib_jax.methods._objectives import OBJECTIVES, Objective
 from calib_jax.methods._supervised import supervised
 
-_BUILDERS: dict[str, Callable[..., Objective | Method]] = {**OBJECTIVES, "mixup": mixup}
+_BUILDERS: dict[str, Callable[..., Objective | Method]] = {
+    **OBJECTIVES,
+    "mixup": mixup,
+    "aum_mixup": informed_mixup,
+    "sim_mixup": partial(informed_mixup, categorise="data_map", alpha=5.0),
+    "ea_mixup": partial(
+        informed_mixup, categorise="data_map", share=0.33, alpha=5.0, partners="random"
+    ),
+}
 NAMES = tuple(_BUILDERS)
 
 

@@ -78,4 +78,6 @@ def watched(method: Method, num_bins: int = 15) -> Method:
             **method.report(state.method, logits, labels),
         }
 
-    return Method(init, loss, after_step, after_epoch, report)
+    return method._replace(
+        init=init, loss=loss, after_step=after_step, after_epoch=after_epoch, report=report
+    )

@@ -43,6 +43,8 @@ def summary(
         "refinement": refinement(logits, labels, weights=weights),
         "brier": brier_score(logits, labels, weights=weights),
         "ece": bins.ece(),
+        # As papers on natural language report it.
+        "ece_10": ece(confidence, correct, num_bins=10, closed="left", weights=weights),
         "ece_mass": ece(confidence, correct, scheme="mass", weights=weights),
         "ece_debiased": ece_debiased(confidence, correct, weights=weights),
         "ece_sweep": ece_sweep(confidence, correct, weights=weights),

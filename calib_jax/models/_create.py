@@ -78,7 +78,7 @@ def create(name: str, num_classes: int, **options: Any) -> nn.Module:
       name: one of `NAMES`.
       num_classes: number of logits.
       **options: attributes of the module (`dtype`, …); for an encoder also the fields of its
-        `EncoderConfig` (base size unless said otherwise), `head_kind` and `remat`.
+        `EncoderConfig` (base size unless said otherwise), `head` (see `HEADS`) and `remat`.
 
     Returns:
       A Flax module with the methods `embed`, `features` and `head`.
@@ -95,8 +95,8 @@ def create(name: str, num_classes: int, **options: Any) -> nn.Module:
         options.setdefault("embedding_size", options["hidden_size"])
         sizes.add("embedding_size")
     config = dataclasses.replace(_TEXT[name], **{k: options.pop(k) for k in sizes})
-    options.setdefault("head_kind", OWN_HEAD[name])
-    return TextClassifier(config, num_classes, **options)
+    head = options.pop("head", OWN_HEAD[name])
+    return TextClassifier(config, num_classes, head, **options)
 
 
 def _check_options(name: str, options: dict[str, Any]) -> None:
@@ -104,7 +104,7 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
     known = _field_names(getattr(builder, "func", builder))
     known -= {"parent", "name", "num_classes", "config"}
     if name in _TEXT:
-        known |= _field_names(EncoderConfig)
+        known = known - {"head_kind"} | {"head"} | _field_names(EncoderConfig)
     for option in options:
         if option not in known:
             raise ValueError(

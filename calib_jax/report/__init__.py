@@ -2,6 +2,7 @@
 
 from calib_jax.report._bin_plots import plot_correspondence as plot_correspondence
 from calib_jax.report._bin_plots import plot_gamma as plot_gamma
+from calib_jax.report._dynamics_plots import plot_dynamics as plot_dynamics
 from calib_jax.report._html import Picture as Picture
 from calib_jax.report._html import Section as Section
 from calib_jax.report._html import write_html as write_html

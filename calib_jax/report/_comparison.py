@@ -69,6 +69,29 @@ def compact_table(summary: Mapping[str, Any], split: str) -> Table:
     return _by_method(split, methods, [seeds, *compact_columns(summary, split)])
 
 
+def shift_table(summary: Mapping[str, Any]) -> Table | None:
+    """A row per method, a group of columns per set: accuracy and ECE-10, as papers on language print it.
+
+    `None` unless there is more than one set to compare.
+    """
+    if len(summary["splits"]) < 2:
+        return None
+    names = dict.fromkeys(m for methods in summary["splits"].values() for m in methods)
+    scaling = temperature_scaling(summary)
+    columns = []
+    for split, methods in summary["splits"].items():
+        for key, title, calibrator, more_is_better in (
+            ("accuracy", "accuracy %", "uncalibrated", True),
+            ("ece_10", "ECE-10 %", "uncalibrated", False),
+            ("ece_10", "ECE-10 %", scaling, False),
+        ):
+            found = [_scaled(methods.get(m, {}), calibrator, key, 100) for m in names]
+            cells = compare(found, 2, more_is_better)
+            if any(cell != NOTHING for cell in cells):
+                columns.append(Column(key, f"{split}: {title}", calibrator == scaling, cells))
+    return _by_method("In and out of domain", names, columns)
+
+
 def detection_table(summary: Mapping[str, Any], outside: str) -> Table:
     """A row per method: how well its doubt tells the set `outside` from the test set."""
     methods = summary["out_of_distribution"][outside]

@@ -12,6 +12,7 @@ METRICS = (
     ("refinement", "NLL after best T", False, False),
     ("brier", "Brier", False, False),
     ("ece", "ECE-15 equal width %", True, False),
+    ("ece_10", "ECE-10 equal width %", True, False),
     ("ece_mass", "ECE-15 equal mass %", True, False),
     ("ece_debiased", "ECE-15 debiased L2 %", True, False),
     ("ece_sweep", "ECE sweep equal mass %", True, False),
@@ -26,20 +27,23 @@ METRICS = (
 
 def metric_table(
     columns: Sequence[tuple[str, Mapping[str, float], Mapping[str, tuple[float, float]]]],
+    *,
+    starred: bool = True,
 ) -> str:
     """A Markdown table, aligned to be read as it is: a row per metric, a column per method.
 
     Args:
-      columns: for each method its name, its metrics and the intervals of some of them.
-
-    Returns:
-      Text; the best value of a row is starred.
+      columns: for each method its name, its metrics and the intervals of some of them. A metric that
+        one of them lacks has no row.
+      starred: star the best value of a row.
     """
     header = ["metric", *(name for name, _, _ in columns)]
     rows = [header]
     for key, title, percent, more_is_better in METRICS:
+        if not all(key in values for _, values, _ in columns):
+            continue
         shown = [_cell(values[key], spans.get(key), percent) for _, values, spans in columns]
-        if more_is_better is not None and len(columns) > 1:
+        if starred and more_is_better is not None and len(columns) > 1:
             values = [v[key] for _, v, _ in columns]
             best = max(values) if more_is_better else min(values)
             if max(values) > min(values):

@@ -12,6 +12,7 @@ from calib_jax.report._comparison import (
     compact_table,
     detection_table,
     runs,
+    shift_table,
     temperature,
 )
 from calib_jax.report._summary import temperature_scaling
@@ -44,7 +45,7 @@ def summary_markdown(summary: Mapping[str, Any], *, data: str = "", model: str =
     """All tables of a comparison.
 
     For every split the compact table, and ECE and error as rows of AdaFocal's tables 1 and 2; then
-    detection of every other set, and a table for every calibrator.
+    the splits side by side, detection of every other set, and a table for every calibrator.
 
     Args:
       summary: from `summarise`.
@@ -55,6 +56,8 @@ def summary_markdown(summary: Mapping[str, Any], *, data: str = "", model: str =
     for split in summary["splits"]:
         parts += [f"## {split}", _markdown(compact_table(summary, split), "method")]
         parts += _paper_rows(summary, split, data if split == "test" else f"{data} {split}", model)
+    if shifted := shift_table(summary):
+        parts += [f"## {shifted.title}", _markdown(shifted, "method")]
     for outside in summary["out_of_distribution"]:
         table = detection_table(summary, outside)
         parts += [f"## {table.title}", DETECTION_MEANS, _markdown(table, "method")]

@@ -12,12 +12,16 @@ import numpy as np
 
 from calib_jax import metrics
 from calib_jax.report._bin_plots import plot_correspondence, plot_gamma
-from calib_jax.report._comparison import detection_table
+from calib_jax.report._comparison import detection_table, shift_table
+from calib_jax.report._dynamics_plots import plot_dynamics
 from calib_jax.report._html import Picture, Section, png, write_html
 from calib_jax.report._plots import plot_reliability, plot_roc
 from calib_jax.report._summary import summarise
+from calib_jax.report._tables import markdown_table
 from calib_jax.report._text import DETECTION_MEANS, comparison_text, summary_markdown
 from calib_jax.report._training_plots import plot_curves
+
+_LOWEST = 20  # examples that are listed by their margin
 
 Runs = Mapping[str, tuple[Mapping[str, Any], pathlib.Path]]  # of each method: results and folder
 
@@ -56,6 +60,8 @@ def write_report(workdir: str | pathlib.Path) -> str:
     config = _read_json(workdir / "config.json")
     plots = {"curves": png(plot_curves(rows))}
     sections = [
+        *_shifted(summary),
+        *_dynamics(workdir, plots),
         *_detection(summary, first_runs, plots),
         *_reliability(summary, first_runs),
         *_bins(rows, first_runs, plots),
@@ -110,6 +116,40 @@ def _headline(
 def _named(record: Mapping[str, Any], part: str) -> str:
     """The name of the data or the model, if config.json has one."""
     return record.get("config", record).get(part, {}).get("name", "")
+
+
+def _shifted(summary: Mapping[str, Any]) -> list[Section]:
+    table = shift_table(summary)
+    text = "ECE-10: ten bins of equal width, closed on the left."
+    return [Section(table.title, text, tables=[table])] if table else []
+
+
+def _dynamics(workdir: pathlib.Path, plots: dict[str, bytes]) -> list[Section]:
+    """What a recording phase learnt of the training examples, the first seed's."""
+    paths = sorted(workdir.glob("phases/records/seed_*/handed_over.npz"))
+    if not paths:
+        return []
+    with np.load(paths[0], allow_pickle=False) as archive:
+        records = dict(archive)
+    plots["dynamics"] = png(plot_dynamics(records))
+    lowest = np.argsort(records["aum"], kind="stable")[:_LOWEST]
+    rows = [["id", "label", "AUM", "confidence", "correct"]]
+    for i in lowest:
+        numbers = (f"{records[key][i]:.2f}" for key in ("aum", "confidence", "correctness"))
+        rows.append([str(records["ids"][i]), str(records["labels"][i]), *numbers])
+    return [Section(
+        "Training dynamics of the examples",
+        f"Below, the {len(lowest)} examples with the lowest area under the margin: wrong labels, if "
+        "there are any, are likely to be among them. Id: place in the set's official files; correct: "
+        "share of the epochs in which the label was predicted.",
+        pictures=[Picture(
+            plots["dynamics"],
+            "AUM against confidence, and confidence against variability, of training examples",
+            "Left: area under the margin, with the median that tells easy from hard. Right: the data "
+            f"map. Seed {paths[0].parent.name.removeprefix('seed_')}.",
+        )],
+        code=markdown_table(rows),
+    )]  # fmt: skip
 
 
 def _detection(summary: Mapping[str, Any], runs: Runs, plots: dict[str, bytes]) -> list[Section]:

@@ -4,7 +4,7 @@ A set that fits is put on every device once, and a step is told which rows to ta
 is read while training goes on; its batches come the same way, as rows of a very small set.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -42,8 +42,9 @@ class Feed:
 
     Args:
       dataset: with inputs that are arrays of numbers, or that stream.
-      batch_size: of all devices together.
+      batch_size: of all devices together; of each group, if there are several.
       mesh: the devices.
+      groups: positions in the set; a training step has a batch of each. By default one, of all.
       steps_per_call: most steps in one piece; text and streams have one.
       resident_bytes: a larger set is not put on the devices but streamed to them.
       workers: processes that read a streaming set.
@@ -55,11 +56,15 @@ class Feed:
         batch_size: int,
         mesh: Mesh,
         *,
+        groups: Sequence[np.ndarray] = (),
         steps_per_call: int = 1,
         resident_bytes: float = 4e9,
         workers: int = 0,
     ) -> None:
-        self.dataset, self.batch_size, self.mesh, self.workers = dataset, batch_size, mesh, workers
+        self.dataset, self.mesh, self.workers = dataset, mesh, workers
+        self.groups = groups or (np.arange(len(dataset)),)
+        self.share = batch_size  # of each group
+        self.batch_size = batch_size * len(self.groups)
         size = sum(array.nbytes for array in dataset.inputs.values())
         self.resident = dataset.read is None and size <= resident_bytes
         self.lengths, self.buckets = _lengths(dataset)
@@ -75,12 +80,13 @@ class Feed:
 
     @property
     def steps(self) -> int:
-        return data.steps_per_epoch(len(self.dataset), self.batch_size)
+        """Training steps of an epoch."""
+        return data.steps_per_epoch(max(map(len, self.groups)), self.share)
 
     def shuffled(self, seed: int, epoch: int) -> Plan:
         return data.shuffled(
-            len(self.dataset),
-            self.batch_size,
+            self.groups,
+            self.share,
             seed=seed,
             epoch=epoch,
             lengths=self.lengths,

@@ -63,7 +63,7 @@ def fit(
     state = trainer.init(seed) if restored is None else restored
     step = int(state.step)
     log.cut(step)
-    progress = Progress(title, trainer.total_steps, step, trainer.setup.batch_size)
+    progress = Progress(title, trainer.total_steps, step, trainer.train.batch_size)
     if 0 < step < trainer.total_steps:
         progress.say(f"resumed at step {step} of {trainer.total_steps}")
     run = _Run(trainer, seed, checkpoints, log, progress, save_seconds, save_best)

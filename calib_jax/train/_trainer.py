@@ -1,6 +1,7 @@
 """Everything compiled: one program per thing to do, shared by all seeds of an experiment."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -27,7 +28,7 @@ class Setup(NamedTuple):
     """How to train; see `make_train_step` for what is not explained here.
 
     Attributes:
-      batch_size: of all devices together.
+      batch_size: of all devices together; of each group of examples, if a method has several.
       epochs: of the run.
       eval_batch_size: for evaluation; 0 for `batch_size`.
       evaluate_every: steps between validation passes (and the method's updates); 0 for one epoch.
@@ -57,19 +58,25 @@ class Trainer:
         val: Dataset,
         setup: Setup,
         augment: Augment | None = None,
+        handed: Mapping[str, np.ndarray] = MappingProxyType({}),
     ) -> None:
-        """`make_optimizer` is given the steps of an epoch and of the whole run."""
+        """`make_optimizer` is given the steps of an epoch and of the whole run; `handed` see `Info`."""
         self.mesh = _mesh.make_mesh()
         self.eval_batch_size = setup.eval_batch_size or setup.batch_size
         _mesh.check_batch_size("batch_size", setup.batch_size, self.mesh, setup.accumulate)
         _mesh.check_batch_size("eval_batch_size", self.eval_batch_size, self.mesh)
         self.network, self.method, self.setup = network, method, setup
+        self.info = Info(len(train), train.num_classes, handed)
         steps_per_call = setup.steps_per_call or _STEPS_PER_CALL.get(jax.default_backend(), 50)
         self.train = Feed(
-            train, setup.batch_size, self.mesh, steps_per_call=steps_per_call, workers=setup.workers
+            train,
+            setup.batch_size,
+            self.mesh,
+            groups=method.groups(self.info),
+            steps_per_call=steps_per_call,
+            workers=setup.workers,
         )
         self.val = self.feed(val)
-        self.info = Info(len(train), train.num_classes)
         self.total_steps = setup.epochs * self.train.steps
         self.evaluate_every = setup.evaluate_every or self.train.steps
         self.optimizer = make_optimizer(self.train.steps, self.total_steps)

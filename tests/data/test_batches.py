@@ -8,7 +8,7 @@ from calib_jax import data
 
 @pytest.mark.parametrize(("n", "batch"), [(10, 3), (12, 4), (2, 5), (1, 1)])
 def test_every_example_once_and_filling_weighs_nothing(n: int, batch: int) -> None:
-    for plan in (data.shuffled(n, batch, seed=0, epoch=0), data.in_order(n, batch)):
+    for plan in (data.shuffled([np.arange(n)], batch, seed=0, epoch=0), data.in_order(n, batch)):
         assert plan.rows.shape == plan.weights.shape == (data.steps_per_epoch(n, batch), batch)
         assert sorted(plan.rows[plan.weights == 1]) == list(range(n))
         assert set(plan.weights.ravel()) <= {0.0, 1.0}
@@ -19,7 +19,7 @@ def test_every_example_once_and_filling_weighs_nothing(n: int, batch: int) -> No
 
 def test_order_depends_on_seed_and_epoch_only() -> None:
     def rows(seed: int, epoch: int) -> list[int]:
-        return data.shuffled(50, 7, seed=seed, epoch=epoch).rows.ravel().tolist()
+        return data.shuffled([np.arange(50)], 7, seed=seed, epoch=epoch).rows.ravel().tolist()
 
     assert rows(0, 3) == rows(0, 3)
     assert rows(0, 3) != rows(0, 4)
@@ -31,12 +31,12 @@ def test_text_batches_are_of_similar_length_and_short_buckets() -> None:
     buckets = data.make_buckets(lengths, 64)
     assert buckets[-1] == 64
     assert all(b % 8 == 0 for b in buckets)
-    plan = data.shuffled(1000, 16, seed=0, epoch=0, lengths=lengths, buckets=buckets)
+    plan = data.shuffled([np.arange(1000)], 16, seed=0, epoch=0, lengths=lengths, buckets=buckets)
     assert plan.lengths is not None
     assert sorted(plan.rows[plan.weights == 1]) == list(range(1000))
     assert set(plan.lengths) <= set(buckets)
     assert np.all(lengths[plan.rows].max(1) <= plan.lengths)
-    plain = data.shuffled(1000, 16, seed=0, epoch=0)
+    plain = data.shuffled([np.arange(1000)], 16, seed=0, epoch=0)
     # What is computed, padding included: far less than with the longest of each mixed batch.
     assert plan.lengths.sum() < 0.75 * lengths[plain.rows].max(1).sum()
     # The long batches do not all come last.
@@ -48,3 +48,32 @@ def test_text_batches_are_of_similar_length_and_short_buckets() -> None:
 def test_buckets_of_equal_lengths_are_one() -> None:
     assert data.make_buckets(np.full(9, 12), 16) == (16,)
     assert data.make_buckets(np.array([5, 6, 30]), 32)[-1] == 32
+
+
+def test_a_step_has_a_batch_of_each_group_and_smaller_groups_begin_again() -> None:
+    large, small = np.arange(0, 22, 2), np.array([1, 3, 5, 7])
+    plan = data.shuffled([large, small], 3, seed=0, epoch=0)
+    assert plan.rows.shape == plan.weights.shape == (4, 6)
+    first, second = plan.rows[:, :3], plan.rows[:, 3:]
+    np.testing.assert_array_equal(plan.weights[:, :3], plan.weights[:, 3:])
+    counted = plan.weights[:, :3] == 1
+    assert sorted(first[counted]) == large.tolist()
+    numbers, times = np.unique(second[counted], return_counts=True)
+    assert numbers.tolist() == small.tolist()
+    assert times.max() - times.min() <= 1
+    assert second.ravel()[:4].tolist() != small.tolist()  # shuffled too
+    alone = data.shuffled([large], 3, seed=0, epoch=0)
+    np.testing.assert_array_equal(first, alone.rows)
+
+
+def test_groups_that_meet_are_of_similar_length() -> None:
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(3, 61, 2000)
+    groups = np.split(rng.permutation(2000), 2)
+    buckets = data.make_buckets(lengths, 64)
+    plan = data.shuffled(groups, 8, seed=0, epoch=0, lengths=lengths, buckets=buckets)
+    assert plan.lengths is not None
+    assert np.all(lengths[plan.rows].max(1) <= plan.lengths)
+    assert set(plan.lengths) <= set(buckets)
+    easy, hard = (lengths[half].mean(1) for half in np.split(plan.rows, 2, axis=1))
+    assert np.corrcoef(easy, hard)[0, 1] > 0.95

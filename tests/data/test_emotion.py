@@ -219,6 +219,7 @@ def test_tweets_with_one_emotion(tmp_path: pathlib.Path) -> None:
         _tweet("b", "anger", "disgust"),
         _tweet("c"),
         _tweet("d EMPTY ANNOTATION", "joy"),
+        "EMPTY ANNOTATION",
         _tweet("e", "anger"),
         _tweet("e", "anger"),
         _tweet("f", "joy").replace("Joy", "Happiness"),
@@ -229,17 +230,26 @@ def test_tweets_with_one_emotion(tmp_path: pathlib.Path) -> None:
     test = data.load("ssec", "test", tmp_path, max_malformed=0.4)
     assert test.label_names == PLUTCHIK
     assert _named(test) == [("trust", '"a #SemST'), ("anger", "e")]
-    assert list(test.ids) == [0, 4]
+    assert list(test.ids) == [0, 5]
     where = "ssec-aggregated/test-combined-0.66.csv"
     assert test.notes == (
-        f"3 of 9 rows are malformed: {where}:7 (emotion 'Happiness'), {where}:8 (10 of 9 columns), "
-        f"{where}:9 (empty text); left out",
-        f"1 of 9 rows have several emotions: {where}:2; left out",
-        f"1 of 9 rows have no emotion: {where}:3; left out",
-        f"1 of 9 rows are marked EMPTY ANNOTATION: {where}:4; left out",
-        f"1 of 9 rows repeat a text and its label: {where}:6; left out",
-        "not the complete set: 9 of 1956 rows",
+        f"3 of 10 rows are malformed: {where}:8 (emotion 'Happiness'), {where}:9 (10 of 9 columns), "
+        f"{where}:10 (empty text); left out",
+        f"1 of 10 rows have several emotions: {where}:2; left out",
+        f"1 of 10 rows have no emotion: {where}:3; left out",
+        f"2 of 10 rows are marked EMPTY ANNOTATION: {where}:4, {where}:5; left out",
+        f"1 of 10 rows repeat a text and its label: {where}:7; left out",
+        "not the complete set: 10 of 1956 rows",
     )
+
+
+def test_every_column_of_tweets_is_its_emotion(tmp_path: pathlib.Path) -> None:
+    # As published: no header, and perhaps the line ends of Windows.
+    path = tmp_path / "ssec/ssec-aggregated/test-combined-0.66.csv"
+    _write(path, [_tweet(f"about {emotion}", emotion) + "\r" for emotion in PLUTCHIK])
+    assert path.read_text().startswith("Anger\t---\t---\t---\t---\t---\t---\t---\tabout anger")
+    test = data.load("ssec", "test", tmp_path)
+    assert _named(test) == [(emotion, f"about {emotion}") for emotion in PLUTCHIK]
 
 
 def test_tweets_to_fine_tune_with_are_few(tmp_path: pathlib.Path) -> None:
@@ -298,7 +308,36 @@ def test_two_editions_of_emotion_stimulus_agree(tmp_path: pathlib.Path) -> None:
         data.load("emotion_stimulus", "train", tmp_path / "a")
 
 
-# ---- the publishers' own files, against the paper's tables
+def test_tags_of_emotion_stimulus(tmp_path: pathlib.Path) -> None:
+    rows = [
+        r"<happy>I am happy <cause>being so ` tiny'<\cause> ; it is so . <\happy>",
+        r"<sad>Sad <cause>to go</cause> , he left . </sad>",  # closed as in HTML
+        r"<shame><cause>It<\cause> was a > b in shame . <\shame>  ",
+        r"<fear>Fear without an end . ",
+        r"<fear>Fear that ends in anger . <\anger>",
+        r"Nothing at all",
+        r"<bliss>Not one of the seven . <\bliss>",
+        r"<disgust> <\disgust>",
+    ]
+    folder = tmp_path / "emotion-stimulus/Dataset"
+    _write(folder / "Emotion Cause.txt", [row + "\r" for row in rows])
+    _write(folder / "No Cause.txt", [r"<anger>An angry man . <\anger>"] * 20)
+    splits = [data.load("emotion_stimulus", s, tmp_path, max_malformed=0.2) for s in SPLITS]
+    assert sorted(pair for part in splits for pair in _named(part)) == [
+        ("anger", "An angry man ."),
+        ("joy", "I am happy being so ` tiny' ; it is so ."),
+        ("sadness", "Sad to go , he left ."),
+        ("shame", "It was a > b in shame ."),
+    ]
+    places = ", ".join(
+        f"Dataset/Emotion Cause.txt:{i} (no sentence with its emotion)" for i in range(4, 9)
+    )
+    assert splits[0].notes[0] == f"5 of 28 rows are malformed: {places}; left out"
+    with pytest.raises(ValueError, match=r"more than max_malformed=0\.01 allows"):
+        data.load("emotion_stimulus", "test", tmp_path)
+
+
+# ---- the publishers' own files, against the paper's tables 13 to 16 and 18 (17, SSEC, is not here)
 
 
 def _load(data_dir: pathlib.Path, folder: str, name: str, **options: Any) -> list[data.Dataset]:
@@ -307,55 +346,70 @@ def _load(data_dir: pathlib.Path, folder: str, name: str, **options: Any) -> lis
     return [data.load(name, s, data_dir, **options) for s in SPLITS]
 
 
+def _more_than(table: tuple[int, ...], dataset: data.Dataset) -> dict[str, int]:
+    """How many more examples of a class there are than the paper's table has, where it is not 0."""
+    counts = _counts(dataset)
+    assert sum(counts.values()) == len(dataset)
+    more = {name: counts[name] - n for name, n in zip(counts, table, strict=True)}
+    return {name: n for name, n in more.items() if n}
+
+
 def test_real_goemotions(data_dir: pathlib.Path) -> None:
     train, val, test = _load(data_dir, "goemotions", "goemotions")
-    table = dict(zip(EKMAN, (596, 62, 77, 2014, 278, 497), strict=True))
-    assert _counts(val) == table
+    assert [len(part) for part in (train, val, test)] == [27_963 + 17, 3_524, 3_533 + 1]
     # The paper has 17 and 1 comments of joy fewer: it tells repeated ones by another rule.
-    table = dict(zip(EKMAN, (4584, 523, 565, 15_691 + 17, 2448, 4152), strict=True))
-    assert _counts(train) == table
-    assert _counts(test) == dict(zip(EKMAN, (609, 77, 85, 1931 + 1, 298, 533), strict=True))
+    assert _more_than((4584, 523, 565, 15_691, 2448, 4152), train) == {"joy": 17}
+    assert _more_than((596, 62, 77, 2014, 278, 497), val) == {}
+    assert _more_than((609, 77, 85, 1931, 298, 533), test) == {"joy": 1}
+    assert not any("complete" in note for note in train.notes + val.notes + test.notes)
 
 
 def test_real_empathetic_dialogues(data_dir: pathlib.Path) -> None:
-    splits = _load(data_dir, "empatheticdialogues", "empathetic_dialogues")
-    assert [len(part) for part in splits] == [19_239, 2_753, 2_542]  # the paper: 19,221 to train
-    tables = (
-        (2510, 2408, 612, 1691, 4318, 5199, 1616, 867),
-        (367, 330, 81, 243, 596, 764, 249, 123),
-        (324, 309, 85, 214, 596, 693, 207, 114),
-    )
-    for part, table, slack in zip(splits, tables, (3, 1, 1), strict=True):
-        assert np.abs(np.bincount(part.labels) - table).max() <= slack
-    assert not any("_comma_" in text for text in splits[0].inputs["text"])
+    train, val, test = _load(data_dir, "empatheticdialogues", "empathetic_dialogues")
+    assert [len(part) for part in (train, val, test)] == [19_221 + 18, 2_753, 2_542]
+    more = {"anger": 2, "anticipation": 3, "disgust": 1, "fear": 3, "joy": 3, "sadness": 3}
+    table = (2510, 2408, 612, 1691, 4318, 5199, 1616, 867)
+    assert _more_than(table, train) == more | {"trust": 3}
+    # Totals are the paper's; one situation of each split has another class there.
+    table = (367, 330, 81, 243, 596, 764, 249, 123)
+    assert _more_than(table, val) == {"anger": -1, "surprise": 1}
+    table = (324, 309, 85, 214, 596, 693, 207, 114)
+    assert _more_than(table, test) == {"anticipation": -1, "surprise": 1}
+    assert not any("_comma_" in text for text in train.inputs["text"])
 
 
 def test_real_isear(data_dir: pathlib.Path) -> None:
-    splits = _load(data_dir, "isear", "isear")
+    train, val, test = splits = _load(data_dir, "isear", "isear")
     assert [len(part) for part in splits] == [3_837, 1_279, 1_279]
-    tables = (
-        (651, 638, 645, 646, 631, 626),
-        (217, 213, 215, 216, 210, 208),
-        (216, 213, 215, 215, 211, 209),
-    )
-    for part, table in zip(splits, tables, strict=True):
-        assert np.abs(np.bincount(part.labels) - table).max() <= 1
+    # Of all reports that are kept, disgust has one fewer than the paper and sadness one more.
+    together = np.concatenate([part.labels for part in splits])
+    assert np.bincount(together).tolist() == [1084, 1064 - 1, 1075, 1077, 1052 + 1, 1043]
+    assert _more_than((651, 638, 645, 646, 631, 626), train) == {"anger": -1, "sadness": 1}
+    assert _more_than((217, 213, 215, 216, 210, 208), val) == {}
+    assert _more_than((216, 213, 215, 215, 211, 209), test) == {"anger": 1, "disgust": -1}
+    for part in splits:
         assert not any("á" in text or "|" in text for text in part.inputs["text"])
     assert len(np.unique(np.concatenate([part.ids for part in splits]))) == 6_395
+    assert any(note.startswith("1093 of 7666 rows are of guilt") for note in train.notes)
 
 
 def test_real_dailydialog(data_dir: pathlib.Path) -> None:
     train, val, test = _load(data_dir, "ijcnlp_dailydialog", "dailydialog")
-    assert _counts(val) == dict(zip(EKMAN, (74, 3, 11, 604, 79, 102), strict=True))
-    assert _counts(test) == dict(zip(EKMAN, (114, 47, 17, 980, 102, 113), strict=True))
-    assert len(train) == 12_859
+    assert (len(val), len(test)) == (873, 1_373)
+    assert _more_than((74, 3, 11, 604, 79, 102), val) == {}
+    assert _more_than((114, 47, 17, 980, 102, 113), test) == {}
+    # The paper has no table of the training part.
+    assert _more_than((748, 282, 129, 9454, 894, 1352), train) == {}
     assert "train/dialogues_train.txt:7852 (12 turns, 11 emotions)" in train.notes[0]
 
 
 def test_real_emotion_stimulus(data_dir: pathlib.Path) -> None:
-    splits = _load(data_dir, "emotion-stimulus", "emotion_stimulus")
-    assert [len(part) for part in splits] == [110, 1_043, 1_044]  # the paper: 1,044 and 1,045
-    for part, table in zip(
-        splits[1:], ((229, 45, 201, 227, 273, 69), (229, 45, 201, 228, 273, 69)), strict=True
-    ):
-        assert np.abs(np.bincount(part.labels) - table).max() <= 1
+    train, val, test = splits = _load(data_dir, "emotion-stimulus", "emotion_stimulus")
+    # The paper keeps 2,199, by its table two of the four that repeat: a fear and a shame.
+    assert [len(part) for part in splits] == [110, 1_044 - 1, 1_045 - 1]
+    assert _more_than((229, 45, 201, 227, 273, 69), val) == {"fear": -1}
+    assert _more_than((229, 45, 201, 228, 273, 69), test) == {"shame": -1}
+    assert _more_than((24, 5, 21, 24, 29, 7), train) == {}  # no table either
+    notes = " ".join(train.notes)
+    assert "213 of 2414 rows are of surprise" in notes
+    assert "4 of 2414 rows repeat a text and its label" in notes

@@ -170,15 +170,15 @@ INTERRUPT: dict[str, Callable[[int, Callable[[], None]], None]] = {
 def _two_phases() -> None:
     """A first training that maps the data, a second that leaves the hard half of it out."""
 
-    def mapped(_: dict[str, np.ndarray]) -> methods.Method:
-        def after_step(state: Any, batch: methods.Batch, aux: methods.Aux) -> Any:
-            return dynamics.datamap_update(
-                state, batch.position, aux.logits, batch.labels, batch.weights
-            )
-
-        return methods.create("cross_entropy")._replace(
-            init=lambda info: dynamics.datamap_init(info.num_examples), after_step=after_step
+    def after_step(state: Any, batch: methods.Batch, aux: methods.Aux) -> Any:
+        return dynamics.datamap_update(
+            state, batch.position, aux.logits, batch.labels, batch.weights
         )
+
+    plain = methods.create("cross_entropy")
+    mapped = plain._replace(
+        init=lambda info: dynamics.datamap_init(info.num_examples), after_step=after_step
+    )
 
     def hand_over(_: train.Trainer, state: train.TrainState) -> dict[str, np.ndarray]:
         values = dynamics.datamap_values(state.method)._asdict()
@@ -186,19 +186,16 @@ def _two_phases() -> None:
             "seen": np.asarray(state.method.seen)
         }
 
-    def of_the_easy(handed: dict[str, np.ndarray]) -> methods.Method:
-        easy = np.asarray(dynamics.median_split(handed["confidence"]), np.float32)
-        plain = methods.create("cross_entropy")
+    def init(info: methods.Info) -> Any:
+        return dynamics.median_split(info.handed["confidence"]).astype(np.float32)
 
-        def loss(apply: Any, params: Any, state: Any, batch: methods.Batch, key: Any) -> Any:
-            weights = batch.weights * state[batch.position]
-            return plain.loss(apply, params, (), batch._replace(weights=weights), key)
-
-        return plain._replace(init=lambda info: jax.numpy.asarray(easy), loss=loss)
+    def loss(apply: Any, params: Any, state: Any, batch: methods.Batch, key: Any) -> Any:
+        weights = batch.weights * state[batch.position]
+        return plain.loss(apply, params, (), batch._replace(weights=weights), key)
 
     _run.phases = lambda config, name: [
         _run.Phase("map", mapped, hand_over),
-        _run.Phase("train", of_the_easy),
+        _run.Phase("train", plain._replace(init=init, loss=loss)),
     ]
 
 

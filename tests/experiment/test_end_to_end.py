@@ -142,12 +142,12 @@ def test_every_method(name: str, tmp_path: pathlib.Path, monkeypatch: pytest.Mon
     results = json.loads((run / "results.json").read_text())
     assert results["method"] == name
     found = results["splits"]["test"][0]["metrics"]
-    assert found["accuracy"] > 0.2  # after nine steps; chance is a tenth
+    assert found["accuracy"] > 0.15  # after three to nine steps; chance is a tenth
     assert all(np.isfinite(value) for value in found.values())
-    assert [row["step"] for row in small.rows(run)] == [3, 6, 9]
+    trainer = trainers[-1]  # of the last phase
+    assert [row["step"] for row in small.rows(run)] == [n * trainer.train.steps for n in (1, 2, 3)]
     for row in small.rows(run):
         assert all(np.isfinite(value).all() for value in row.values())
-    (trainer,) = trainers
     assert trainer.compilations()["train"] == 1
     # What is read back is of the kind that the compiled step takes.
     state = small.fit(trainer, run)

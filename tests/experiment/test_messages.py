@@ -31,7 +31,7 @@ def test_flags(command: Command, arguments: list[str], message: str) -> None:
     [
         (
             "method.name=adafocl",
-            f"method='adafocl': expected one of {METHODS}; did you mean 'adafocal'?",
+            f"config.method.name='adafocl': expected one of {METHODS}; did you mean 'adafocal'?",
         ),
         ("method.name=", "config.method.name='': expected different methods"),
         ("method.name=brier,brier", "config.method.name='brier,brier': expected different methods"),
@@ -226,11 +226,11 @@ def test_dry_run(command: Command, tmp_path: pathlib.Path) -> None:
     assert "digits val: 500 examples" in done.out
     assert "digits test: 797 examples" in done.out
     assert f"mlp: {64 * 32 + 32 + 32 * 10 + 10:,} parameters" in done.out
-    assert "3 epochs x 5 steps = 15 steps, batch 24" in done.out
+    assert "3 epochs, batch 24 on 1 devices" in done.out
     assert "2 methods x 3 seeds" in done.out
     for name in ("cross_entropy", "adafocal"):
-        assert re.search(rf"^memory +{name}: state .* MB", done.out, re.M)
+        assert re.search(rf"^train +{name}: 15 steps of 24; state .* MB", done.out, re.M)
     assert not (tmp_path / "x").exists()
     done = command(*SMOKE, "--dry_run", "--config.method.name=adafocl")
     assert done.code == 2
-    assert done.err.startswith("error: method='adafocl'")
+    assert done.err.startswith("error: config.method.name='adafocl'")

@@ -22,7 +22,8 @@ def test_killed_within_and_between_phases(command: Command, tmp_path: pathlib.Pa
     assert "cross_entropy, seed 0, train: step 10/10" in done.err
     whole = tmp_path / "whole" / "cross_entropy" / "seed_0"
 
-    with np.load(whole / "map" / "handed_over.npz") as handed:
+    assert not (whole / "map").exists()  # it belongs to all methods of the workdir
+    with np.load(tmp_path / "whole" / "phases" / "map" / "seed_0" / "handed_over.npz") as handed:
         assert sorted(handed) == ["confidence", "correctness", "seen", "variability"]
         np.testing.assert_array_equal(handed["seen"], np.full(100, 2.0))  # once in every epoch
         confidence = handed["confidence"]
@@ -39,12 +40,61 @@ def test_killed_within_and_between_phases(command: Command, tmp_path: pathlib.Pa
     ]:
         done = command(*DIGITS, *parts, interrupt=[(moment, number, "SIGKILL")], **options)
         assert done.code == -9, (moment, done)
-        assert (run / "map" / "handed_over.npz").exists() == finished
+        handed_over = tmp_path / "parts" / "phases" / "map" / "seed_0" / "handed_over.npz"
+        assert handed_over.exists() == finished
     done = command(*DIGITS, *parts, **options)
     assert done.code == 0, done.err
     assert "map" not in done.err  # is not done again
     assert "train: resumed at step" in done.err
     assert_same_run(run, whole)
+
+
+def test_variants_share_the_recording_and_differ_in_what_they_say(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_run, "judge", lambda *_, **__: [])
+    monkeypatch.setattr(report, "write_report", lambda *_, **__: "report")
+    for plot in ("plot_reliability", "plot_risk_coverage"):
+        monkeypatch.setattr(report, plot, lambda *_, **__: NoFigure())
+    config = small.config(
+        method__name="cross_entropy,aum_mixup,no_mix", data__options__num_train=61
+    )
+    # With no weight on mixtures, what is left is cross entropy on a batch of each half.
+    config.method.variants = {"no_mix": {"of": "aum_mixup", "similar": 0.0, "dissimilar": 0.0}}
+    said: list[str] = []
+    experiment.run(config, tmp_path, said.append)
+    assert [path.name for path in (tmp_path / "phases").iterdir()] == ["records"]
+    with np.load(tmp_path / "phases/records/seed_0/handed_over.npz", allow_pickle=False) as handed:
+        records = dict(handed)
+    assert {len(array) for array in records.values()} == {61}
+    assert np.isfinite(records["aum"]).all()
+    logits = {}
+    for name in ("cross_entropy", "aum_mixup", "no_mix"):
+        with np.load(tmp_path / name / "seed_0" / "logits" / "val.npz") as found:
+            logits[name] = found["logits"]
+    assert not np.allclose(logits["aum_mixup"], logits["no_mix"], atol=1e-3)
+    # The recording is ordinary training: the same seed, the same network.
+    plain, recorded = (
+        small.rows(path)[-1]["val/nll"]
+        for path in (tmp_path / "cross_entropy" / "seed_0", tmp_path / "phases/records/seed_0")
+    )
+    assert plain == pytest.approx(recorded, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("variants", "message"),
+    [
+        ({"mixup": {"of": "mixup"}}, "variants.mixup: expected a name of its own"),
+        ({"a": {"of": "mixxup"}}, "variants.a.of='mixxup': expected one of .*'mixup'"),
+        ({"a": {"of": "mixup", "plaec": "x"}}, "variants.a.plaec: expected .*'place'"),
+        ({"a b": {"of": "mixup"}}, "variants.a b: expected a name of its own"),
+    ],
+)
+def test_mistakes_in_variants(variants: dict, message: str, tmp_path: pathlib.Path) -> None:
+    config = small.config()
+    config.method.variants = variants
+    with pytest.raises(ValueError, match=message):
+        experiment.run(config, tmp_path)
 
 
 def test_a_phase_may_hand_nothing_over(
@@ -55,11 +105,11 @@ def test_a_phase_may_hand_nothing_over(
     for plot in ("plot_reliability", "plot_risk_coverage"):
         monkeypatch.setattr(report, plot, lambda *_, **__: NoFigure())
     two = [
-        _run.Phase("first", lambda _: methods.create("cross_entropy"), lambda *_: {}),
-        _run.Phase("second", lambda _: methods.create("adafocal")),
+        _run.Phase("first", methods.create("cross_entropy")),
+        _run.Phase("second", methods.create("adafocal")),
     ]
     monkeypatch.setattr(_run, "phases", lambda *_: two)
     experiment.run(small.config(train__epochs=1), tmp_path)
     run = tmp_path / "cross_entropy" / "seed_0"
-    assert "method/gamma" not in small.rows(run / "first")[-1]
+    assert "method/gamma" not in small.rows(tmp_path / "phases" / "first" / "seed_0")[-1]
     assert "method/gamma" in small.rows(run)[-1]

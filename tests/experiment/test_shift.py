@@ -43,6 +43,22 @@ def test_a_name_is_that_set(test_set: data.Dataset) -> None:
     assert (name, found.name, found.split) == ("digits", "digits", "test")
 
 
+def test_a_name_may_have_options_of_the_reader(
+    test_set: data.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def load(name: str, split: str, data_dir: object, **options: str) -> data.Dataset:
+        asked.append((name, split, options))
+        return test_set
+
+    monkeypatch.setattr(data, "load", load)
+    name, found = load_shift("hellaswag?source=wikihow&whole_context=True", test_set, None)
+    assert name == "hellaswag_wikihow_True"
+    assert found is test_set
+    assert asked == [("hellaswag", "test", {"source": "wikihow", "whole_context": True})]
+
+
 def test_corruption_is_made_where_no_file_is(test_set: data.Dataset, tmp_path) -> None:
     name, found = load_shift("gaussian_noise:5", test_set, tmp_path)
     assert name == "gaussian_noise_5"  # fit for a file's name

@@ -147,7 +147,7 @@ def test_encoder_heads(name: str, own: str) -> None:
     ids = jnp.ones((2, 5), jnp.int32)
     for kind in models.HEADS:
         choices = jnp.ones((2, 4, 5), jnp.int32) if kind == "multiple_choice" else ids
-        module = models.create(name, 3, head_kind=kind, **TINY_ENCODER)
+        module = models.create(name, 3, head=kind, **TINY_ENCODER)
         logits, _ = jax.eval_shape(module.init_with_output, jax.random.key(0), choices, choices)
         assert logits.shape == ((2, 4) if kind == "multiple_choice" else (2, 3))
 

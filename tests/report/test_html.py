@@ -70,6 +70,28 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, str
     return workdir, report.write_report(workdir)
 
 
+def test_training_dynamics_are_shown_where_a_phase_recorded_them(tmp_path: pathlib.Path) -> None:
+    workdir = _write_workdir(tmp_path)
+    folder = workdir / "phases" / "records" / "seed_0"
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    records = {k: rng.random(30) for k in ("confidence", "variability", "correctness")}
+    aum = rng.permutation(30) - 3.0
+    np.savez(
+        folder / "handed_over.npz",
+        aum=aum, ids=np.arange(100, 130), labels=np.full(30, 7), logits=np.zeros((30, 8)), **records,
+    )  # fmt: skip
+    report.write_report(workdir)
+    page = (workdir / "report.html").read_text()
+    assert "Training dynamics of the examples" in page
+    listed = re.findall(r"^\| (\d{3}) +\| +7 \| +(-?\d+\.\d\d) \|", page, re.M)
+    assert len(listed) == 20
+    order = np.argsort(aum)[:20]
+    assert [int(number) for number, _ in listed] == (100 + order).tolist()
+    assert [float(value) for _, value in listed] == aum[order].tolist()
+    assert (workdir / "plots" / "dynamics.png").stat().st_size > 10_000
+
+
 class _Page(html.parser.HTMLParser):
     """Collects tags, images and text, and fails on a tag that is not closed in its turn."""
 

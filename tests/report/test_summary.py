@@ -39,6 +39,28 @@ def _column(markdown: str, name: str, title: str = "test") -> list[str]:
     return [row[header.index(name)] for row in rows]
 
 
+def test_sets_stand_side_by_side() -> None:
+    records = []
+    for method, error in (("ce", 0.2), ("ours", 0.1)):
+        record = _record(method, 0, {"accuracy": 0.9, "ece_10": error}, {"ece_10": error / 2})
+        outside = [
+            dict(record["splits"]["test"][0], metrics={"accuracy": 0.7, "ece_10": 2 * error})
+        ]
+        records.append(record | {"splits": record["splits"] | {"mnli": outside}})
+    text = report.summary_markdown(report.summarise(records))
+    header, _, *rows = _rows(text, "In and out of domain")
+    assert header == [
+        "method", "test: accuracy %", "test: ECE-10 %", "test: ECE-10 % +T",
+        "mnli: accuracy %", "mnli: ECE-10 %",
+    ]  # fmt: skip
+    assert rows == [
+        ["ce", "90.00", "20.00", "10.00", "70.00", "40.00"],
+        ["ours", "90.00", "**10.00**", "**5.00**", "70.00", "**20.00**"],
+    ]
+    alone = report.summary_markdown(report.summarise([_record("ce", 0, {"ece_10": 0.1})]))
+    assert "In and out of domain" not in alone
+
+
 def test_mean_std_and_number_over_seeds() -> None:
     values, temperatures = [0.1, 0.4, 0.7], [1.0, 1.5, 3.5]
     summary = report.summarise(

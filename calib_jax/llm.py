@@ -1,0 +1,99 @@
+"""Ask a large language model about a data set and judge what it says.
+
+    python -m calib_jax.llm --data isear --shots 2 --dry_run
+    python -m calib_jax.llm --data isear --endpoint http://127.0.0.1:8000/v1 --model M --workdir runs/M
+    python -m calib_jax.llm … --shots 2 --seeds 0,1,2 --key_env MY_KEY
+
+The endpoint is any server with OpenAI's chat-completions interface. The model is asked for a class and
+its confidence as JSON, {"prediction": …, "confidence": …}; whatever else it writes is malformed: wrong
+in accuracy and F1, and not in the calibration errors, as it states no confidence. The same command
+again goes on where it stopped, however it stopped: what was answered is not asked again.
+
+Prints a table and writes results.json, reliability.png, predictions/*.npz and answers/*.jsonl.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+from typing import Any
+
+from calib_jax import experiment, train
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
+
+
+def _json(text: str) -> Any:
+    return json.loads(text)
+
+
+_FLAGS: tuple[tuple[str, Any, Any, str], ...] = (  # name, type, default, help
+    ("data", str, "", "name of a set with text; calib_jax.main --list shows all sets"),
+    ("split", str, "test", "train, val or test"),
+    ("data_dir", str, None, "where the sets are; else $CALIB_JAX_DATA"),
+    ("num_examples", int, 0, "ask about a random part of so many; 0: about all"),
+    ("endpoint", str, "", "of the server, such as https://host/v1"),
+    ("model", str, "", "as the server calls it"),
+    ("key_env", str, "", "environment variable that holds the API key, if there is one"),
+    ("workdir", str, "", "folder for everything this leaves"),
+    ("shots", int, 0, "training examples per class in the prompt"),
+    ("seeds", _numbers, [0], "of these examples; 0,1,2 gives three prompts"),
+    ("task", str, "", "the question, if the one for the set will not do"),
+    ("max_chars", int, 8000, "of a text; longer ones are cut"),
+    ("temperature", float, 0.0, "of the model's sampling"),
+    ("max_tokens", int, 100, "of an answer"),
+    ("body", _json, {}, "more fields of the request, as JSON; null leaves a field out"),
+    ("concurrency", int, 8, "requests at the same time"),
+    ("timeout", float, 60.0, "seconds for a response"),
+    ("retries", int, 6, "of what may pass: 429, 5xx, timeouts, no connection"),
+    ("give_up", bool, False, "count what gets no answer as malformed, and judge"),
+    ("dry_run", bool, False, "show the number of requests and the first prompt, then stop"),
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m calib_jax.llm", None, __doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    for name, kind, default, text in _FLAGS:
+        typed = {"action": "store_true"} if kind is bool else {"type": kind, "metavar": "X"}
+        shown = f"{text} (default {default})" if default else text
+        parser.add_argument(f"--{name}", default=default, help=shown, **typed)
+    try:
+        return _run(parser.parse_args(argv))
+    except train.Stopped as stopped:
+        print(f"{stopped}. The same command goes on from there.", file=sys.stderr)
+        return 130
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    def given(*names: str) -> dict[str, Any]:
+        return {name: getattr(arguments, name) for name in names}
+
+    for name in ("data",) if arguments.dry_run else ("data", "endpoint", "model", "workdir"):
+        if not getattr(arguments, name):
+            raise ValueError(f"which {name}? --{name} … (--help shows all flags)")
+    settings = experiment.LlmSettings(**given(*experiment.LlmSettings.__dataclass_fields__))
+    plan = given("seeds", "num_examples", "data_dir")
+    if arguments.dry_run:
+        print(experiment.describe_llm(experiment.plan_llm(settings, **plan)))
+        return 0
+    key = os.environ.get(arguments.key_env, "").strip()
+    if arguments.key_env and not key:
+        raise ValueError(f"key_env={arguments.key_env!r}: expected a variable that is set")
+    chat = experiment.Chat(arguments.endpoint, key, **given("timeout", "retries"))
+    plans = experiment.plan_llm(settings, **plan)
+    experiment.keep_compiled()
+    workdir, how = pathlib.Path(arguments.workdir), given("concurrency", "give_up")
+    print(experiment.run_llm(settings, plans, chat, workdir, **how))
+    print(f"\nwritten: {workdir}/results.json, reliability.png, predictions/, answers/")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

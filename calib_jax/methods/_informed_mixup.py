@@ -1,0 +1,281 @@
+"""Mixup informed by training dynamics and saliency: AUM-guided mixup, Sim-MixUp and EA-MixUp."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calib_jax import augment, dynamics, losses, targets
+from calib_jax.methods._base import Aux, Batch, Evaluate, Info, Method, State
+from calib_jax.methods._objectives import Objective, as_objective
+from calib_jax.methods._recorded import latest
+from calib_jax.methods._supervised import batch_loss, supervised
+
+_CHOICES = {
+    "categorise": ("aum", "data_map", "random"),
+    "partners": ("batch", "bank", "random"),
+    "saliency": ("logits", "features", "embeddings"),
+    "anchors": ("current", "stored"),
+    "lam": ("step", "example"),
+}
+
+
+class Bank(NamedTuple):
+    """Partners from the whole of the other category, as they were when last met.
+
+    Attributes:
+      logits: of every training example `[n, num_classes]`.
+      labels: of every training example `[n]`.
+      easy, hard: positions of the two categories.
+    """
+
+    logits: jax.Array
+    labels: jax.Array
+    easy: jax.Array
+    hard: jax.Array
+
+
+class Informed(NamedTuple):
+    """State of informed mixup.
+
+    Attributes:
+      objective: its objective's state.
+      stored: logits that the recording phase left `[n, num_classes]`; () where not needed.
+      bank: () where partners come from the batch.
+    """
+
+    objective: State
+    stored: Any = ()
+    bank: Any = ()
+
+
+def informed_mixup(
+    categorise: str = "aum",
+    share: float = 0.5,
+    alpha: float = 0.4,
+    similar: float = 0.1,
+    dissimilar: float = 0.1,
+    smoothing: float = 0.0,
+    partners: str = "batch",
+    saliency: str = "logits",
+    anchors: str = "current",
+    lam: str = "step",
+    objective: Objective | str = "cross_entropy",
+) -> Method:
+    """Trains on examples and on their mixtures with the most and the least similar of the other category.
+
+    A step has a batch of easy and a batch of hard examples. Both go through the network once; the
+    saliency of each example is compared with that of all in the other half; and the loss is
+
+        (1 - similar - dissimilar) L(z, y) + similar L(z', y') + dissimilar L(z'', y'')
+
+    with `z' = lam z + (1 - lam) z_near`, `lam ~ Beta(alpha, alpha)`, and labels mixed alike. Features
+    are mixed as logits: the last layer is an affine map, for which both are the same.
+
+    With two classes the saliency of logits has one direction only, so that every candidate is as
+    similar as any other and the first is taken: choose `saliency='features'` there.
+
+    Paper: AUM above the median or not; here: equal halves, ties by position. Paper: stored saliency
+    (its published code), or current (its text); here: `anchors`.
+
+    Args:
+      categorise: what tells easy from hard: `'aum'`, the area under the margin; `'data_map'`, the mean
+        confidence in the gold label; `'random'`, nothing.
+      share: of all examples in each category. Below one half, hard are those with the lowest AUM, or
+        of a data map those with the largest variability, and the rest is left out.
+      alpha: of the Beta distribution.
+      similar: weight of mixtures with the nearest.
+      dissimilar: weight of mixtures with the farthest.
+      smoothing: of the labels that are mixed; those of the examples themselves are not smoothed.
+      partners: `'batch'`, from the step's other half; `'bank'`, from the whole other category, with
+        the logits of the last time each was seen, which take no part in the gradient; `'random'`, two
+        of the step's other half at random.
+      saliency: what the cross entropy is differentiated by: `'logits'` (in closed form), `'features'`
+        or `'embeddings'` (of text, summed over the tokens: a second pass through the network).
+      anchors: whether an example looks for partners with its `'current'` saliency, or with the one
+        `'stored'` by the recording phase.
+      lam: one per `'step'`, or one per `'example'`.
+      objective: the loss L; must take soft labels.
+    """
+    given = {"categorise": categorise, "partners": partners, "saliency": saliency}
+    for key, value in {**given, "anchors": anchors, "lam": lam}.items():
+        if value not in _CHOICES[key]:
+            raise ValueError(f"{key}={value!r}: expected one of {', '.join(_CHOICES[key])}")
+    if min(similar, dissimilar) < 0 or similar + dissimilar > 1:
+        raise ValueError(f"similar={similar}, dissimilar={dissimilar}: expected shares of 1")
+    if not 0 < share <= 0.5:
+        raise ValueError(f"share={share}: expected more than 0 and at most 0.5")
+    if saliency != "logits" and (partners == "bank" or anchors == "stored"):
+        raise ValueError(
+            f"saliency={saliency!r}: expected 'logits' with partners='bank' or anchors='stored', "
+            "which remember nothing else"
+        )
+    inner = as_objective(objective)
+    plain = supervised(inner)
+    needs_logits = partners == "bank" or anchors == "stored"
+
+    def groups(info: Info) -> Sequence[np.ndarray]:
+        return _categories(info, categorise, share)
+
+    def init(info: Info) -> Informed:
+        state = Informed(inner.init(info))
+        if anchors == "stored":
+            state = state._replace(stored=jnp.asarray(info.handed["logits"]))
+        if partners == "bank":
+            known = (jnp.asarray(info.handed[key]) for key in ("logits", "labels"))
+            state = state._replace(bank=Bank(*known, *map(jnp.asarray, groups(info))))
+        return state
+
+    def loss(
+        apply: Any, params: Any, state: Informed, batch: Batch, key: jax.Array
+    ) -> tuple[jax.Array, Aux]:
+        embed_key, features_key, head_key, lam_key, pair_key = jax.random.split(key, 5)
+        embeddings = apply.embed(params, batch.inputs, embed_key)
+        features, network = apply.features(params, embeddings, batch.inputs, features_key)
+        logits = apply.head(params, features, head_key)
+        num_classes = logits.shape[-1]
+        labels = targets.smooth(batch.labels, num_classes, smoothing, "others")
+
+        if partners == "random":
+            found = _random_pairs(pair_key, logits, labels)
+        else:
+            fixed = jax.lax.stop_gradient((params, logits, features, embeddings))
+            own = _saliency(saliency, apply, *fixed, batch)
+            seeking = own
+            if anchors == "stored":
+                seeking = augment.saliency(state.stored[batch.position], batch.labels)
+            if partners == "bank":
+                found = _from_bank(state.bank, seeking, smoothing)
+            else:
+                found = _from_batch(seeking, own, batch.weights, logits, labels)
+
+        shape = () if lam == "step" else logits.shape[:1]
+        ratio = jax.random.beta(lam_key, alpha, alpha, shape)
+        value = (1 - similar - dissimilar) * batch_loss(
+            inner, logits, batch.labels, state.objective, batch.weights
+        )
+        for weight, (z, y) in zip((similar, dissimilar), found, strict=True):
+            if weight:
+                value += weight * batch_loss(
+                    inner,
+                    targets.mix(logits, z, ratio),
+                    targets.mix(labels, y, ratio),
+                    state.objective,
+                    batch.weights,
+                )
+        return value, Aux(logits, network)
+
+    def after_step(state: Informed, batch: Batch, aux: Aux) -> Informed:
+        if partners != "bank":
+            return state
+        bank = state.bank._replace(logits=latest(state.bank.logits, batch, aux.logits))
+        return state._replace(bank=bank)
+
+    def after_epoch(state: Informed, evaluate: Evaluate, key: jax.Array) -> Informed:
+        return state._replace(objective=plain.after_epoch(state.objective, evaluate, key))
+
+    return Method(
+        init,
+        loss,
+        after_step,
+        after_epoch,
+        report=lambda state, *rest: plain.report(state.objective, *rest),
+        groups=groups,
+        wants_records=categorise != "random" or needs_logits,
+    )
+
+
+def _categories(info: Info, categorise: str, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the easy and of the hard examples."""
+    n = info.num_examples
+    if categorise == "random":
+        score = np.random.default_rng(0).random(n)
+    else:
+        score = np.asarray(info.handed["aum" if categorise == "aum" else "confidence"])
+    if share == 0.5:
+        easy = np.asarray(dynamics.median_split(score))
+        return np.flatnonzero(easy), np.flatnonzero(~easy)
+    doubt = info.handed["variability"] if categorise == "data_map" else -score
+    number = max(1, round(share * n))
+    # Stable, and never seen (NaN) last.
+    easy, hard = (np.argsort(-x, kind="stable")[:number] for x in (score, np.asarray(doubt)))
+    return np.sort(easy), np.sort(hard)
+
+
+def _halves(x: jax.Array) -> jax.Array:
+    """`[2 b, …]` as easy and hard `[2, b, …]`."""
+    return x.reshape(2, -1, *x.shape[1:])
+
+
+Pairs = list[tuple[jax.Array, jax.Array]]  # logits and labels of the nearest, then of the farthest
+
+
+def _from_batch(
+    seeking: jax.Array, own: jax.Array, weights: jax.Array, logits: jax.Array, labels: jax.Array
+) -> Pairs:
+    """The nearest and the farthest of the step's other half."""
+    others = [_halves(x)[::-1] for x in (own, weights > 0, logits, labels)]
+
+    def of_half(seeking: jax.Array, own: jax.Array, valid: jax.Array, *values: jax.Array) -> Any:
+        chosen = augment.partners(seeking, own, valid=valid)
+        return [tuple(value[rows] for value in values) for rows in chosen]
+
+    found = jax.vmap(of_half)(_halves(seeking), *others)
+    return jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), found)
+
+
+def _from_bank(bank: Bank, seeking: jax.Array, smoothing: float) -> Pairs:
+    """The nearest and the farthest of the whole other category."""
+    rows = []
+    for half, members in zip(_halves(seeking), (bank.hard, bank.easy), strict=True):
+        candidates = augment.saliency(bank.logits[members], bank.labels[members])
+        rows.append([members[i] for i in augment.partners(half, candidates)])
+    found = []
+    for easy, hard in zip(*rows, strict=True):
+        chosen = jnp.concatenate([easy, hard])
+        logits = bank.logits[chosen]
+        labels = targets.smooth(bank.labels[chosen], logits.shape[-1], smoothing, "others")
+        found.append((logits, labels))
+    return found
+
+
+def _random_pairs(key: jax.Array, logits: jax.Array, labels: jax.Array) -> Pairs:
+    """Two of the step's other half, each in a random order."""
+    b = logits.shape[0] // 2
+    found = []
+    for draw in jax.random.split(key):
+        first, second = (jax.random.permutation(k, b) for k in jax.random.split(draw))
+        rows = jnp.concatenate([b + first, second])
+        found.append((logits[rows], labels[rows]))
+    return found
+
+
+def _saliency(
+    kind: str,
+    apply: Any,
+    params: Any,
+    logits: jax.Array,
+    features: jax.Array,
+    embeddings: jax.Array,
+    batch: Batch,
+) -> jax.Array:
+    """Size of the slope of each example's cross entropy `[batch, width]`."""
+    if kind == "logits":
+        return augment.saliency(logits, batch.labels)
+
+    def of_features(x: jax.Array, label: jax.Array) -> jax.Array:
+        return losses.cross_entropy(apply.head(params, x[None]), label[None])[0]
+
+    def of_embeddings(x: jax.Array, label: jax.Array, inputs: Any) -> jax.Array:
+        one = jax.tree.map(lambda leaf: leaf[None], inputs)
+        return of_features(apply.features(params, x[None], one)[0][0], label)
+
+    if kind == "features":
+        slope = jax.vmap(jax.grad(of_features))(features, batch.labels)
+    else:
+        slope = jax.vmap(jax.grad(of_embeddings))(embeddings, batch.labels, batch.inputs)
+        if "mask" in batch.inputs:  # positions of different texts mean nothing to each other
+            slope = jnp.sum(jnp.abs(slope), axis=-2)
+    return jnp.abs(slope).reshape(slope.shape[0], -1)

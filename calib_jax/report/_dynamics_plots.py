@@ -1,0 +1,50 @@
+"""Pictures of training examples: how each of them was learnt."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.figure import Figure
+
+_MOST = 10_000  # dots; more of them hide one another
+
+
+def plot_dynamics(records: Mapping[str, np.ndarray]) -> Figure:
+    """Area under the margin against confidence, and the data map: confidence against variability.
+
+    Args:
+      records: `aum`, `confidence`, `variability` and `correctness`, each `[n]`; of more than ten
+        thousand examples a random part is shown.
+
+    Returns:
+      The figure.
+    """
+    n = len(records["aum"])
+    shown = np.sort(np.random.default_rng(0).permutation(n)[:_MOST])
+    aum, confidence, variability, correct = (
+        records[key][shown] for key in ("aum", "confidence", "variability", "correctness")
+    )
+    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    look = {"c": correct, "cmap": "viridis", "vmin": 0, "vmax": 1, "s": 9, "lw": 0}
+    left.scatter(aum, confidence, **look)
+    median = float(np.nanmedian(records["aum"]))
+    left.axvline(median, color="0.3", ls="--", lw=1)
+    left.annotate(
+        f"median {median:.2f}",
+        (median, 0.03),
+        xytext=(4, 0),
+        textcoords="offset points",
+        fontsize=8,
+    )
+    left.set(xlabel="area under the margin (AUM)", ylabel="mean confidence in the label")
+    dots = right.scatter(variability, confidence, **look)
+    right.set(xlabel="variability of that confidence", xlim=(0, None))
+    for axes in (left, right):
+        axes.set_ylim(-0.02, 1.02)
+        axes.grid(alpha=0.25)
+    figure.colorbar(dots, ax=right, label="share of epochs predicted correctly")
+    figure.suptitle(
+        f"{n:,} training examples" + (f", {_MOST:,} of them shown" if n > _MOST else ""),
+        fontsize=10,
+    )
+    return figure

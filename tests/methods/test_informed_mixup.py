@@ -1,0 +1,332 @@
+"""Informed mixup against a plain numpy version that goes example by example."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from quick import quick_jit
+
+from calib_jax import augment, methods, models, train
+
+B, D, K = 5, 6, 3
+N = 24
+RNG = np.random.default_rng(3)
+IMAGES = RNG.normal(size=(2 * B, D)).astype(np.float32)
+LABELS = RNG.integers(0, K, 2 * B).astype(np.int32)
+PARAMS = {
+    "w": jnp.asarray(RNG.normal(size=(D, 4)), jnp.float32),
+    "v": jnp.asarray(RNG.normal(size=(4, K)), jnp.float32),
+    "b": jnp.asarray(RNG.normal(size=K), jnp.float32),
+}
+POSITIONS = RNG.permutation(N)[: 2 * B].astype(np.int32)
+HANDED = {
+    "aum": RNG.normal(size=N).astype(np.float32),
+    "confidence": RNG.random(N).astype(np.float32),
+    "variability": RNG.random(N).astype(np.float32),
+    "logits": 2 * RNG.normal(size=(N, K)).astype(np.float32),
+    "labels": RNG.integers(0, K, N).astype(np.int32),
+}
+INFO = methods.Info(N, K, HANDED)
+
+
+@dataclasses.dataclass
+class Tanh:
+    """A network in three cuts with an affine last layer, small enough for finite differences."""
+
+    def embed(self, params, inputs, key=None):
+        return inputs["image"]
+
+    def features(self, params, x, inputs, key=None):
+        return jnp.tanh(x @ params["w"]), {}
+
+    def head(self, params, x, key=None):
+        return x @ params["v"] + params["b"]
+
+
+def _batch(weights=None):
+    weights = np.ones(2 * B, np.float32) if weights is None else weights
+    return methods.Batch({"image": jnp.asarray(IMAGES)}, LABELS, POSITIONS, jnp.asarray(weights))
+
+
+def _softmax(z):
+    e = np.exp(z - z.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def _entropy(z, y):
+    return -float(np.sum(y * np.log(_softmax(z))))
+
+
+def _cosine(a, b):
+    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+
+
+def _smoothed(label, smoothing):
+    y = np.full(K, smoothing / (K - 1))
+    y[label] = 1 - smoothing
+    return y
+
+
+def _plain_loss(params, lam, *, similar, dissimilar, smoothing=0.0, stored=None, weights=None):
+    """Algorithm 2, one example after the other."""
+    weights = np.ones(2 * B) if weights is None else weights
+    w, v, b = (np.asarray(params[k], np.float64) for k in ("w", "v", "b"))
+    z = np.tanh(IMAGES.astype(np.float64) @ w) @ v + b
+    saliency = np.abs(_softmax(z) - np.eye(K)[LABELS])
+    total = 0.0
+    for i in range(2 * B):
+        others = [j for j in (range(B, 2 * B) if i < B else range(B)) if weights[j] > 0]
+        own = saliency[i]
+        if stored is not None:
+            own = np.abs(_softmax(stored[POSITIONS[i]]) - np.eye(K)[LABELS[i]])
+        likeness = [_cosine(own, saliency[j]) for j in others]
+        near, far = others[int(np.argmax(likeness))], others[int(np.argmin(likeness))]
+        lam_i = lam if np.ndim(lam) == 0 else lam[i]
+        value = (1 - similar - dissimilar) * _entropy(z[i], np.eye(K)[LABELS[i]])
+        for share, j in ((similar, near), (dissimilar, far)):
+            y = lam_i * _smoothed(LABELS[i], smoothing) + (1 - lam_i) * _smoothed(
+                LABELS[j], smoothing
+            )
+            value += share * _entropy(lam_i * z[i] + (1 - lam_i) * z[j], y)
+        total += weights[i] * value
+    return total / weights.sum()
+
+
+def _run(key=0, weights=None, state=None, **options):
+    method = methods.create("aum_mixup", **options)
+    state = method.init(INFO) if state is None else state
+    function = quick_jit(
+        lambda params: method.loss(Tanh(), params, state, _batch(weights), jax.random.key(key))
+    )
+    return function(PARAMS)
+
+
+def _lam(key, alpha, shape=()):
+    return np.asarray(
+        jax.random.beta(jax.random.split(jax.random.key(key), 5)[3], alpha, alpha, shape)
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"alpha": 5.0},
+        {"similar": 0.0},  # the ablation "- similar": 0.9 / 0 / 0.1
+        {"dissimilar": 0.0},
+        {"similar": 0.3, "dissimilar": 0.2, "smoothing": 0.1},
+    ],
+)
+def test_loss_is_algorithm_2(options: dict) -> None:
+    value, aux = _run(**options)
+    expected = {"similar": 0.1, "dissimilar": 0.1} | options
+    lam = _lam(0, expected.pop("alpha", 0.4))
+    assert 0.01 < lam < 0.99
+    assert float(value) == pytest.approx(_plain_loss(PARAMS, lam, **expected), rel=1e-5)
+    z = np.tanh(IMAGES @ np.asarray(PARAMS["w"])) @ np.asarray(PARAMS["v"]) + PARAMS["b"]
+    np.testing.assert_allclose(aux.logits, z, rtol=1e-4, atol=1e-5)
+
+
+def test_lam_per_example() -> None:
+    value, _ = _run(lam="example", alpha=2.0)
+    lam = _lam(0, 2.0, (2 * B,))
+    assert len(set(lam.tolist())) == 2 * B
+    expected = _plain_loss(PARAMS, lam, similar=0.1, dissimilar=0.1)
+    assert float(value) == pytest.approx(expected, rel=1e-5)
+
+
+def test_stored_anchors_look_with_the_saliency_of_the_first_phase() -> None:
+    value, _ = _run(anchors="stored", similar=0.4, dissimilar=0.4)
+    plain = functools.partial(_plain_loss, PARAMS, _lam(0, 0.4), similar=0.4, dissimilar=0.4)
+    assert float(value) == pytest.approx(plain(stored=HANDED["logits"]), rel=1e-5)
+    assert abs(plain() - plain(stored=HANDED["logits"])) > 1e-3
+
+
+def test_padding_is_nobodys_partner_and_counts_for_nothing() -> None:
+    weights = np.array([1, 1, 1, 0, 0, 1, 1, 1, 0, 0], np.float32)
+    value, _ = _run(weights=weights)
+    expected = _plain_loss(PARAMS, _lam(0, 0.4), similar=0.1, dissimilar=0.1, weights=weights)
+    assert float(value) == pytest.approx(expected, rel=1e-5)
+
+
+def test_gradient_is_that_of_the_plain_version() -> None:
+    method = methods.create("aum_mixup", similar=0.3, dissimilar=0.2, smoothing=0.05)
+    state = method.init(INFO)
+
+    @quick_jit
+    def gradient(params):
+        return jax.grad(lambda p: method.loss(Tanh(), p, state, _batch(), jax.random.key(1))[0])(
+            params
+        )
+
+    found = gradient(PARAMS)
+    lam, h = _lam(1, 0.4), 1e-5
+    rng = np.random.default_rng(0)
+    for key, leaf in PARAMS.items():
+        for _ in range(4):
+            place = tuple(rng.integers(0, n) for n in leaf.shape)
+            sides = []
+            for sign in (1, -1):
+                moved = {k: np.asarray(v, np.float64).copy() for k, v in PARAMS.items()}
+                moved[key][place] += sign * h
+                sides.append(_plain_loss(moved, lam, similar=0.3, dissimilar=0.2, smoothing=0.05))
+            expected = (sides[0] - sides[1]) / (2 * h)
+            assert float(found[key][place]) == pytest.approx(expected, rel=2e-3, abs=2e-5)
+
+
+def test_bank_has_the_whole_other_category_and_follows_training() -> None:
+    method = methods.create("aum_mixup", partners="bank", similar=0.3, dissimilar=0.3)
+    easy, hard = method.groups(INFO)
+    rng = np.random.default_rng(0)
+    positions = np.concatenate([rng.permutation(easy)[:B], rng.permutation(hard)[:B]])
+    batch = _batch()._replace(position=positions.astype(np.int32))
+    state = method.init(INFO)
+    value, aux = quick_jit(lambda p: method.loss(Tanh(), p, state, batch, jax.random.key(0)))(
+        PARAMS
+    )
+    z = np.asarray(aux.logits, np.float64)
+    bank = HANDED["logits"].astype(np.float64)
+    known = np.abs(_softmax(bank) - np.eye(K)[HANDED["labels"]])
+    lam, total = float(_lam(0, 0.4)), 0.0
+    for i in range(2 * B):
+        own = np.abs(_softmax(z[i]) - np.eye(K)[LABELS[i]])
+        others = hard if i < B else easy
+        likeness = [_cosine(own, known[j]) for j in others]
+        total += 0.4 * _entropy(z[i], np.eye(K)[LABELS[i]])
+        for j in (others[int(np.argmax(likeness))], others[int(np.argmin(likeness))]):
+            y = lam * np.eye(K)[LABELS[i]] + (1 - lam) * np.eye(K)[HANDED["labels"][j]]
+            total += 0.3 * _entropy(lam * z[i] + (1 - lam) * bank[j], y)
+    assert float(value) == pytest.approx(total / (2 * B), rel=1e-5)
+
+    padded = batch._replace(weights=batch.weights.at[-1].set(0.0))
+    after = method.after_step(state, padded, aux)
+    expected = HANDED["logits"].copy()
+    expected[positions[:-1]] = z[:-1]
+    np.testing.assert_allclose(after.bank.logits, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_random_partners_are_of_the_other_half() -> None:
+    """With lam near one half the mixed labels tell whom each example was mixed with."""
+    seen = set()
+
+    class Identity(Tanh):
+        def features(self, params, x, inputs, key=None):
+            return x, {}
+
+        def head(self, params, x, key=None):
+            return x
+
+    method = methods.create("aum_mixup", partners="random", similar=1.0, dissimilar=0.0)
+    # Logit i is minus infinity, so to say, for all but example i: a loss names the partner.
+    logits = jnp.eye(2 * B) * 50
+    batch = methods.Batch({"image": logits}, jnp.arange(2 * B), jnp.arange(2 * B), jnp.ones(2 * B))
+    state = method.init(INFO._replace(num_classes=2 * B))
+    for key in range(6):
+        slope = jax.grad(
+            lambda x, key=key: method.loss(
+                Identity(), {}, state, batch._replace(inputs={"image": x}), jax.random.key(key)
+            )[0]
+        )(logits)
+        assert np.isfinite(slope).all()
+        lam = float(_lam(key, 0.4))
+        # The slope of example i's own row touches column j only if j is its partner, or it is j's.
+        touched = np.abs(np.asarray(slope)) > 1e-7
+        if 0.1 < lam < 0.9:
+            for i, j in zip(*np.nonzero(touched), strict=True):
+                if i != j:
+                    assert (i < B) != (j < B)
+                    seen.add((int(i), int(j)))
+    assert len(seen) > 2 * B  # not always the same
+
+
+def test_categories() -> None:
+    easy, hard = methods.create("aum_mixup").groups(INFO)
+    order = np.argsort(-HANDED["aum"])
+    assert set(easy) == set(order[: N // 2])
+    assert set(hard) == set(order[N // 2 :])
+    easy, hard = methods.create("sim_mixup").groups(INFO)
+    assert HANDED["confidence"][easy].min() > HANDED["confidence"][hard].max()
+    assert len(easy) == len(hard) == N // 2
+    easy, hard = methods.create("ea_mixup").groups(INFO)
+    assert len(easy) == len(hard) == round(0.33 * N)
+    assert set(easy) == set(np.argsort(-HANDED["confidence"])[: len(easy)])
+    assert set(hard) == set(np.argsort(-HANDED["variability"])[: len(hard)])
+    easy, hard = methods.create("aum_mixup", share=0.25).groups(INFO)
+    assert set(hard) == set(order[-N // 4 :])
+    easy, hard = methods.create("aum_mixup", categorise="random").groups(methods.Info(N, K))
+    assert sorted([*easy, *hard]) == list(range(N))
+    assert len(easy) == N // 2
+    assert set(easy) != set(methods.create("aum_mixup").groups(INFO)[0])
+
+
+def test_what_needs_records() -> None:
+    assert methods.create("aum_mixup").wants_records
+    assert not methods.create("aum_mixup", categorise="random").wants_records
+    assert methods.create("aum_mixup", categorise="random", anchors="stored").wants_records
+    assert not methods.create("mixup").wants_records
+
+
+@pytest.mark.parametrize("kind", ["features", "embeddings"])
+def test_other_saliencies_are_slopes_of_each_examples_own_loss(kind: str) -> None:
+    # By hand: dL/dz = p - y, features h = tanh(x w): dL/dh = v (p - y), dL/dx = w ((1 - h²) dL/dh).
+    w, v, b = (np.asarray(PARAMS[k], np.float64) for k in ("w", "v", "b"))
+    h = np.tanh(IMAGES @ w)
+    slope = (_softmax(h @ v + b) - np.eye(K)[LABELS]) @ v.T
+    if kind == "embeddings":
+        slope = ((1 - h**2) * slope) @ w.T
+    method = methods.create("aum_mixup", saliency=kind, similar=0.4, dissimilar=0.4)
+    value, aux = quick_jit(
+        lambda p: method.loss(Tanh(), p, method.init(INFO), _batch(), jax.random.key(0))
+    )(PARAMS)
+    z, lam, total = np.asarray(aux.logits, np.float64), float(_lam(0, 0.4)), 0.0
+    for i in range(2 * B):
+        others = range(B, 2 * B) if i < B else range(B)
+        likeness = [_cosine(np.abs(slope[i]), np.abs(slope[j])) for j in others]
+        total += 0.2 * _entropy(z[i], np.eye(K)[LABELS[i]])
+        for j in (others[int(np.argmax(likeness))], others[int(np.argmin(likeness))]):
+            y = lam * np.eye(K)[LABELS[i]] + (1 - lam) * np.eye(K)[LABELS[j]]
+            total += 0.4 * _entropy(lam * z[i] + (1 - lam) * z[j], y)
+    assert float(value) == pytest.approx(total / (2 * B), rel=1e-5)
+
+
+def test_two_classes_leave_logit_saliency_no_choice_but_features_one() -> None:
+    logits = jnp.asarray(RNG.normal(size=(8, 2)), jnp.float32)
+    saliency = augment.saliency(logits, jnp.arange(8) % 2)
+    near, far = augment.partners(saliency[:4], saliency[4:])
+    np.testing.assert_array_equal(near, 0)
+    np.testing.assert_array_equal(far, 0)
+
+
+@pytest.mark.parametrize("head", ["linear", "pooler", "dense_tanh", "multiple_choice"])
+def test_mixing_logits_is_mixing_features(head: str) -> None:
+    """The last layer of every text classifier is affine: what the method relies on."""
+    network = models.create(
+        "bert", 3, head=head, num_hidden_layers=1, hidden_size=8, num_attention_heads=2,
+        intermediate_size=8, vocab_size=11, max_position_embeddings=8,
+    )  # fmt: skip
+    shape = (4, 3, 5) if head == "multiple_choice" else (4, 5)
+    ids = jnp.asarray(RNG.integers(0, 11, shape), jnp.int32)
+    inputs = {"input_ids": ids, "mask": jnp.ones_like(ids)}
+    made = train.Network(network)
+    params, _ = made.init(jax.random.key(0), inputs)
+    features, _ = made.features(params, made.embed(params, inputs), inputs)
+    mixed = 0.3 * features + 0.7 * features[::-1]
+    logits = made.head(params, features)
+    np.testing.assert_allclose(
+        made.head(params, mixed), 0.3 * logits + 0.7 * logits[::-1], rtol=1e-5, atol=1e-6
+    )
+
+
+def test_mistakes_are_named() -> None:
+    for options, message in [
+        ({"categorise": "auc"}, "categorise='auc': expected one of aum, data_map, random"),
+        ({"partners": "all"}, "partners='all': expected one of batch, bank, random"),
+        ({"similar": 0.7, "dissimilar": 0.7}, "similar=0.7, dissimilar=0.7: expected shares of 1"),
+        ({"share": 0.6}, "share=0.6: expected more than 0 and at most 0.5"),
+        ({"saliency": "features", "partners": "bank"}, "saliency='features': expected 'logits'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            methods.create("aum_mixup", **options)
