@@ -14,7 +14,10 @@ ALLOWED = {
     "dynamics": set(),
     "losses": {"calib_jax.metrics"},  # AdaFocal and CalFocal bin by the one binning core
     "augment": set(),
-    "methods": {"calib_jax.losses", "calib_jax.metrics", "calib_jax.targets", "inspect"},
+    "methods": {
+        *("calib_jax.losses", "calib_jax.metrics", "calib_jax.targets", "calib_jax.augment"),
+        *("calib_jax.dynamics", "inspect", "types"),
+    },
     "posthoc": {"calib_jax.metrics", "optax", "sklearn"},
 }
 EVERYWHERE = {

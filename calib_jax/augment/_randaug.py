@@ -86,24 +86,30 @@ def augmix(
     else:
         depth = _per_image("depth", depth, batch, jnp.int32)[None]
     lam = jax.random.uniform(lam_key, batch) if lam is None else lam
-    weights = jax.random.dirichlet(weight_key, jnp.ones(chains), batch)
+    weights = jax.random.dirichlet(weight_key, jnp.ones(chains), batch) if chains > 1 else None
+    least = magnitude if chains == 1 else _CHAIN_LEAST
 
     def one_chain(number: int) -> jax.Array:
-        chain = levels
-        for step in range(MAX_DEPTH):
-            step_key = jax.random.fold_in(jax.random.fold_in(chain_key, number), step)
+        def step(i: jax.Array, chain: jax.Array) -> jax.Array:
+            step_key = jax.random.fold_in(jax.random.fold_in(chain_key, number), i)
             op_key, m_key, sign_key = jax.random.split(step_key, 3)
             op = jax.random.randint(op_key, batch, 0, len(OPS))
-            op = jnp.where(step < depth[number], op, IDENTITY)
-            least = magnitude if chains == 1 else _CHAIN_LEAST
+            op = jnp.where(i < depth[number], op, IDENTITY)
             m = jax.random.uniform(m_key, batch, minval=least, maxval=magnitude)
-            chain = randaug(sign_key, chain, m, op, fill=fill)
-        return chain.astype(jnp.float32)
+            return randaug(sign_key, chain, m, op, fill=fill)
+
+        # A loop of XLA's: it is as long as the longest chain, and what a step makes is made once, not
+        # again for every pixel that the next step reads.
+        return jax.lax.fori_loop(0, jnp.max(depth[number]), step, levels)
 
     def spread(x: jax.Array) -> jax.Array:
         return x[:, None, None, None]
 
-    mixed = sum(spread(weights[:, i]) * one_chain(i) for i in range(chains))
+    if weights is None:
+        mixed = one_chain(0).astype(jnp.float32)
+    else:
+        parts = [spread(weights[:, i]) * one_chain(i) for i in range(chains)]
+        mixed = sum(parts[1:], parts[0])
     lam = spread(_per_image("lam", lam, batch, jnp.float32))
     result = lam * levels + (1 - lam) * mixed
     return like(result, images)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from calib_jax._hints import expected_one_of
+from calib_jax.methods._augmented import AUGMENTED
 from calib_jax.methods._base import Method
 from calib_jax.methods._informed_mixup import informed_mixup
 from calib_jax.methods._mixup import mixup
@@ -20,6 +21,7 @@ _BUILDERS: dict[str, Callable[..., Objective | Method]] = {
     "ea_mixup": partial(
         informed_mixup, categorise="data_map", share=0.33, alpha=5.0, partners="random"
     ),
+    **AUGMENTED,
 }
 NAMES = tuple(_BUILDERS)
 
