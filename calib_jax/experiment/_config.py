@@ -7,6 +7,7 @@ from ml_collections import ConfigDict
 
 from calib_jax import methods
 from calib_jax._hints import expected_one_of
+from calib_jax.experiment import _robustness
 
 
 def default_config() -> ConfigDict:
@@ -73,6 +74,15 @@ def default_config() -> ConfigDict:
                 "best": "val/nll",  # the metric, smaller is better, by which one more is kept
                 "select": "last",  # or best: which of them is evaluated
             },
+            "robustness": {
+                "corruptions": (),  # of the test set: names, or all, standard, autolabel
+                "severities": (1, 2, 3, 4, 5),
+                "num_corrupted": 0,  # test images to corrupt; 0: all
+                "attack_eps": 0.0,  # radius of a PGD attack, for pixels in [0, 1]; 0: none
+                "attack_steps": 50,  # of a quarter of the radius
+                "attack_restarts": 3,
+                "num_attacked": 0,  # test images to attack; 0: all
+            },
             "calibrate": ("temperature", "ets", "spline"),  # fitted on the validation set
             "tensorboard": False,  # needs the extra of that name
             "num_bootstrap": 500,  # samples behind the intervals of a single run
@@ -91,6 +101,7 @@ def check(config: Any) -> None:
     Raises:
       ValueError: with the key, its value and what was expected.
     """
+    _robustness.check(config.robustness)
     allowed = {"best": ("val/nll", "val/ece", "val/ece_mass"), "select": ("last", "best")}
     for key, values in allowed.items():
         if config.checkpoint[key] not in values:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from calib_jax import report, train
-from calib_jax.experiment import _build, _config, _workdir
+from calib_jax.experiment import _build, _config, _robustness, _workdir
 from calib_jax.experiment._detection import detect
 from calib_jax.experiment._judge import Judgement, check_calibrators, judge
 from calib_jax.experiment._phases import Phase, phases
@@ -174,4 +174,8 @@ def _evaluate(
             for split in sets.shift
         },
     }
+    robust = _robustness.evaluate(
+        config, sets.test, predicted["test"], judged["test"], trainer, state, seed
+    )
+    record |= {"robustness": robust} if robust else {}
     _workdir.write_json(folder / "results.json", record)

@@ -15,13 +15,15 @@ def summarise(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     Returns:
       `{"methods": {method: {"seeds": [...], "num_parameters": s, "train_seconds": s}},
       "splits": {split: {method: {calibrator: {"metrics": {name: s}, "parameters": {name: s}}}}},
-      "out_of_distribution": {set: {method: {score: {"before" | "after": {"auroc": s, "fpr95": s}}}}}}`
+      "out_of_distribution": {set: {method: {score: {"before" | "after": {"auroc": s, "fpr95": s}}}}},
+      "robustness": {method: what the runs hold of it}}`
       with `s = {"mean": ..., "std": ..., "n": ...}`; `std` divides by `n - 1` and is `None` for one
       seed; a parameter's mean and std are lists.
     """
     methods: dict[str, Any] = {}
     splits: dict[str, Any] = {}
     outside: dict[str, Any] = {}
+    robustness: dict[str, Any] = {}
     for record in results:
         name, seed = record["method"], record["seed"]
         method = methods.setdefault(name, {"seeds": []})
@@ -36,11 +38,14 @@ def summarise(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 _collect(by_calibrator.setdefault(judgement["name"], {}), measured)
         for other, measured in record.get("out_of_distribution", {}).items():
             _collect(outside.setdefault(other, {}).setdefault(name, {}), measured)
+        if "robustness" in record:
+            _collect(robustness.setdefault(name, {}), record["robustness"])
     seeds = {name: method.pop("seeds") for name, method in methods.items()}
     return {
         "methods": {name: {"seeds": seeds[name], **_reduce(methods[name])} for name in methods},
         "splits": _reduce(splits),
         "out_of_distribution": _reduce(outside),
+        "robustness": _reduce(robustness),
     }
 
 
