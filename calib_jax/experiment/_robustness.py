@@ -137,15 +137,19 @@ def _predictor(
 
 
 def _measures(logits: Any, labels: np.ndarray, temperature: float | None) -> dict[str, float]:
-    logits = jnp.asarray(logits)
-    measured = {
+    measured = _measure(jnp.asarray(logits), labels, temperature or 1.0)
+    if temperature is None:
+        measured.pop("ece_temperature")
+    return {key: float(value) for key, value in measured.items()}
+
+
+@jax.jit
+def _measure(logits: jax.Array, labels: jax.Array, temperature: float) -> dict[str, jax.Array]:
+    return {
         "accuracy": metrics.accuracy(logits, labels),
         "ece": metrics.ece(*metrics.top_label(logits, labels)),
+        "ece_temperature": metrics.ece(*metrics.top_label(logits / temperature, labels)),
     }
-    if temperature is not None:
-        scaled = metrics.top_label(logits / temperature, labels)
-        measured["ece_temperature"] = metrics.ece(*scaled)
-    return {key: float(value) for key, value in measured.items()}
 
 
 def attack(

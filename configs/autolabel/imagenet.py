@@ -2,12 +2,13 @@
 
     python -m calib_jax.main --config configs/autolabel/imagenet.py:100 --workdir runs/imagenet_100
 
-After the colon: the percentage of training images, 100, 50, 25 or 10. Needs in CALIB_JAX_DATA imagenet2012
-as prepared by tensorflow_datasets in the array_record format.
+After the colon: the percentage of training images, 100, 50, 25 or 10. Needs in CALIB_JAX_DATA
+imagenet2012 as prepared by tensorflow_datasets in the array_record format.
 
 Published: 90 epochs, batch 4096, SGD 0.1 x batch / 256, Nesterov momentum 0.9, a tenth of the rate at 30,
-60 and 80, L2 1e-4 (a weight decay of 2e-4), five epochs of warm-up, bfloat16; alpha 0.02 for both; smoothing
-of 0.01; 2 runs. 25,000 of the official validation images steer the labels, the others are the test set.
+60 and 80, L2 1e-4 (a weight decay of 2e-4), five epochs of warm-up, bfloat16; alpha 0.02 for both;
+smoothing of 0.01; 2 runs. 25,000 of the official validation images steer the labels, the others are
+the test set.
 Our choice: validation images are taken from the training set, as everywhere here; 5,000 of them for the
 buckets, after every fifth epoch for RandAug's 100. Corruptions are not made of images that stream: the
 severities of ImageNet-C need its files.

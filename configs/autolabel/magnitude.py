@@ -3,9 +3,9 @@
     python -m calib_jax.main --config configs/autolabel/magnitude.py:10 --workdir runs/magnitude_10
 
 After the colon: the largest magnitude, 2, 4, 6, 8 or 10; each has a workdir of its own, and the points
-of figure 3 are their summaries. Figure 2, the accuracy of ordinary training on the test set under each
-operation and magnitude, is cross_entropy in any of them: see `method/bucket_accuracy` of
-randaug_autolabel for the same on the validation set.
+of figure 3 are their summaries. The accuracy under each operation and magnitude is logged as
+`method/bucket_accuracy`; there it is of the network that trains on them, in figure 2 of one that does
+not.
 
 Published: rotation, posterize, solarize, shear X and shear Y, one at a random magnitude from 1 to the
 largest, with one-hot labels and with AutoLabel; 5 runs. Other settings as in configs/autolabel/cifar.py.
