@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from calib_jax import data, experiment, models
-from calib_jax.experiment import _build, _phases
+from calib_jax.experiment import _build, _phases, _robustness
+from calib_jax.experiment._build import build_method
 
 ROOT = pathlib.Path(__file__).parent.parent
 FILES = sorted((ROOT / "configs").rglob("*.py"))
@@ -104,6 +105,14 @@ def test_dry_run(path, network, fake_data, monkeypatch, tmp_path) -> None:
         config.method.name = "sim_mixup_csd"
     elif "aum_mixup" in names:
         config.method.name = "m_mixup_ls,aum_mixup_ls"
+    elif "autolabel" in names:
+        # A small network: the steps of an attack are traced one by one.
+        config.model.name, config.data.num_train = "resnet20", 0
+        config.model.options.stages = (1, 1, 1)
+        _robustness.check(config.robustness)
+        for name in names.split(","):
+            assert build_method(config, name)
+        config.method.name = ",".join(n for n in names.split(",") if "autolabel" in n)
     elif len(names.split(",")) > 2:
         config.method.name = "adafocal"
     shown = experiment.describe(config)
@@ -119,6 +128,9 @@ def test_dry_run(path, network, fake_data, monkeypatch, tmp_path) -> None:
         batch = config.train.batch_size
         assert re.search(rf"all, records: 3 steps of {batch};", shown)
         assert re.search(rf"aum_mixup_ls: 3 steps of {2 * batch};", shown)
+    if "autolabel" in str(path.parent.name):
+        assert "cross_entropy" in names
+        assert shown.count("MB for the gradient") == len(config.method.name.split(","))
     docstring = path.read_text().split('"""')[1]
     assert f"--config {path.relative_to(ROOT)}" in docstring
 

@@ -16,7 +16,7 @@ ALLOWED = {
     "augment": set(),
     "methods": {
         *("calib_jax.augment", "calib_jax.dynamics", "calib_jax.losses", "calib_jax.metrics"),
-        *("calib_jax.targets", "inspect"),
+        *("calib_jax.targets", "inspect", "types"),
     },
     "posthoc": {"calib_jax.metrics", "optax", "sklearn"},
 }

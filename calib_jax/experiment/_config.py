@@ -7,6 +7,7 @@ from ml_collections import ConfigDict
 
 from calib_jax import methods
 from calib_jax._hints import expected_one_of
+from calib_jax.experiment import _robustness
 
 
 def default_config() -> ConfigDict:
@@ -85,6 +86,15 @@ def default_config() -> ConfigDict:
                 "alpha": 5.0,  # of the mixtures
                 "mixed": 0.5,  # weight of the mixtures' loss
             },
+            "robustness": {
+                "corruptions": (),  # of the test set: names, or all, standard, autolabel
+                "severities": (1, 2, 3, 4, 5),
+                "num_corrupted": 0,  # test images to corrupt; 0: all
+                "attack_eps": 0.0,  # radius of a PGD attack, for pixels in [0, 1]; 0: none
+                "attack_steps": 50,  # of a quarter of the radius
+                "attack_restarts": 3,
+                "num_attacked": 0,  # test images to attack; 0: all
+            },
             "calibrate": ("temperature", "ets", "spline"),  # fitted on the validation set
             "tensorboard": False,  # needs the extra of that name
             "num_bootstrap": 500,  # samples behind the intervals of a single run
@@ -103,6 +113,7 @@ def check(config: Any) -> None:
     Raises:
       ValueError: with the key, its value and what was expected.
     """
+    _robustness.check(config.robustness)
     allowed = {"best": ("val/nll", "val/ece", "val/ece_mass"), "select": ("last", "best")}
     for key, values in allowed.items():
         if config.checkpoint[key] not in values:

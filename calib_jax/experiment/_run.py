@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from calib_jax import report, train
-from calib_jax.experiment import _build, _config, _workdir
+from calib_jax.experiment import _build, _config, _robustness, _workdir
 from calib_jax.experiment._detection import detect
 from calib_jax.experiment._errors import confident_errors
 from calib_jax.experiment._fine_tune import num_examples, tuning_trainer
@@ -237,7 +237,7 @@ def _evaluate(
         }
         _workdir.write_json(folder / "errors.json", errors)
     validation = trainer.judge(predicted["val"].logits, predicted["val"].labels)
-    return {
+    record = {
         "method": name,
         "seed": seed,
         "label_names": sets.train.label_names,
@@ -250,3 +250,7 @@ def _evaluate(
             for split in sets.shift
         },
     }
+    robust = _robustness.evaluate(
+        config, sets.test, predicted["test"], judged["test"], trainer, state, seed
+    )
+    return record | ({"robustness": robust} if robust else {})

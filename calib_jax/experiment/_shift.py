@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import os
 from typing import Any
 
@@ -82,20 +83,29 @@ def _official(
 
 def _made(test: Dataset, corruption: str, severity: int) -> Dataset:
     """The test set corrupted here. An image's noise hangs on its id: a part is a part of the whole."""
-    key = jax.random.key(0)
-
-    def one(example: tuple[jax.Array, jax.Array]) -> jax.Array:
-        number, image = example
-        image_key = jax.random.fold_in(key, number)
-        return augment.corrupt(image_key, image[None], corruption, severity)[0]
-
-    images = jax.jit(lambda *x: jax.lax.map(one, x, batch_size=_AT_A_TIME))(
-        test.ids, test.inputs["image"]
-    )
+    images = corrupted(test.inputs["image"], test.ids, corruption, severity)
     note = f"{corruption} {severity} made from the test images by augment.corrupt"
     return dataclasses.replace(
         test,
         name=f"{test.name}_c",
-        inputs=test.inputs | {"image": np.asarray(images)},
+        inputs=test.inputs | {"image": images},
         notes=(*test.notes, note),
     )
+
+
+def corrupted(images: np.ndarray, ids: np.ndarray, corruption: str, severity: int) -> np.ndarray:
+    """Images corrupted with the noise of their ids, a few at a time."""
+    made = []
+    for first in range(0, len(images), _AT_A_TIME):
+        rows = np.arange(first, first + _AT_A_TIME) % len(images)  # one shape, one program
+        made.append(np.asarray(_corrupt(ids[rows], images[rows], corruption, severity)))
+    return np.concatenate(made)[: len(images)]
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _corrupt(ids: jax.Array, images: jax.Array, corruption: str, severity: int) -> jax.Array:
+    def one(number: jax.Array, image: jax.Array) -> jax.Array:
+        key = jax.random.fold_in(jax.random.key(0), number)
+        return augment.corrupt(key, image[None], corruption, severity)[0]
+
+    return jax.vmap(one)(ids, images)

@@ -7,6 +7,7 @@ from calib_jax.losses._adafocal import AdaFocalState as AdaFocalState
 from calib_jax.losses._adafocal import adafocal as adafocal
 from calib_jax.losses._adafocal import adafocal_init as adafocal_init
 from calib_jax.losses._adafocal import adafocal_update as adafocal_update
+from calib_jax.losses._agreement import jensen_shannon as jensen_shannon
 from calib_jax.losses._contrastive import label_aware_contrastive as label_aware_contrastive
 from calib_jax.losses._coupled import mbls as mbls
 from calib_jax.losses._coupled import mdca as mdca

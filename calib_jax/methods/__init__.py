@@ -1,5 +1,7 @@
 """Methods: losses, targets and training dynamics put together into ways to train."""
 
+from calib_jax.methods._autolabel import AutoLabelState as AutoLabelState
+from calib_jax.methods._autolabel import autolabel as autolabel
 from calib_jax.methods._base import Aux as Aux
 from calib_jax.methods._base import Batch as Batch
 from calib_jax.methods._base import Info as Info

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 State = Any  # a pytree of arrays
-Evaluate = Callable[..., tuple[jax.Array, jax.Array]]
+Evaluate = Callable[..., Any]
 
 
 class Info(NamedTuple):
@@ -73,7 +73,10 @@ class Method(NamedTuple):
         respect to `params`. `apply` is the network: see `train.Network`.
       after_step: `(state, batch, aux) -> state`; inside jit, for what is collected while training.
       after_epoch: `(state, evaluate, key) -> state`; `evaluate()` gives validation logits and labels
-        of the network as it is now, `evaluate(transform)` the same on transformed inputs.
+        of the network as it is now, `evaluate(transform)` the same on transformed inputs, and
+        `evaluate(measure=, arguments=, limit=)` sums over `limit` validation examples (0 for all): of
+        `measure(apply, params, batch, argument)`, a tree of sums over a batch, for each of the stacked
+        `arguments`. They are traced: one program does for all of them.
       report: `(state, logits, labels) -> {name: array}`: what to log of the state, given the
         validation logits and labels it was last steered by.
       groups: `(info) -> positions` of each group of training examples, if a step shall have a batch of

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from calib_jax._hints import expected_one_of
+from calib_jax.methods._augmented import AUGMENTED
 from calib_jax.methods._base import Method
 from calib_jax.methods._informed_mixup import informed_mixup
 from calib_jax.methods._lcl import lcl
@@ -25,6 +26,7 @@ _BUILDERS: dict[str, Callable[..., Objective | Method]] = {
     "sd": partial(self_distillation, calibrated=False),
     "csd": self_distillation,
     "lcl": lcl,
+    **AUGMENTED,
 }
 NAMES = tuple(_BUILDERS)
 

@@ -11,6 +11,9 @@ from calib_jax.report._loss_plots import plot_focal_losses as plot_focal_losses
 from calib_jax.report._plots import plot_reliability as plot_reliability
 from calib_jax.report._plots import plot_risk_coverage as plot_risk_coverage
 from calib_jax.report._plots import plot_roc as plot_roc
+from calib_jax.report._robustness import plot_labels as plot_labels
+from calib_jax.report._robustness import plot_severity as plot_severity
+from calib_jax.report._robustness import robustness_table as robustness_table
 from calib_jax.report._summary import summarise as summarise
 from calib_jax.report._tables import metric_table as metric_table
 from calib_jax.report._text import comparison_text as comparison_text

@@ -66,7 +66,7 @@ def compact_table(summary: Mapping[str, Any], split: str) -> Table:
     """A row per method, before and after temperature scaling side by side, as papers print it."""
     methods = summary["splits"][split]
     seeds = Column("seeds", "seeds", False, [Cell(str(runs(methods[m]))) for m in methods])
-    return _by_method(split, methods, [seeds, *compact_columns(summary, split)])
+    return by_method(split, methods, [seeds, *compact_columns(summary, split)])
 
 
 def shift_table(summary: Mapping[str, Any]) -> Table:
@@ -92,7 +92,7 @@ def shift_table(summary: Mapping[str, Any]) -> Table:
             error = cells(key, calibrator, False)
             columns.append(Column(key, f"{split}: {title} %", calibrator == scaling, error))
     shown = [c for c in columns if any(cell.mean != NOTHING.mean for cell in c.cells)]
-    return _by_method("Accuracy, F1 and ECE by set", names, shown)
+    return by_method("Accuracy, F1 and ECE by set", names, shown)
 
 
 def detection_table(summary: Mapping[str, Any], outside: str) -> Table:
@@ -103,10 +103,10 @@ def detection_table(summary: Mapping[str, Any], outside: str) -> Table:
         for key, title, more_is_better in _DETECTION:
             for when in ("before", "after"):
                 found = [m.get(score, {}).get(when, {}).get(key) for m in methods.values()]
-                cells = compare([_in_unit(f, 100) for f in found], 2, more_is_better)
+                cells = compare([in_unit(f, 100) for f in found], 2, more_is_better)
                 columns.append(Column(key, f"{title} by {score}", when == "after", cells))
     shown = [column for column in columns if any(cell != NOTHING for cell in column.cells)]
-    return _by_method(f"{outside} told from test", methods, shown)
+    return by_method(f"{outside} told from test", methods, shown)
 
 
 def generation_tables(summary: Mapping[str, Any]) -> list[Table]:
@@ -225,7 +225,8 @@ def compare(
     return cells
 
 
-def _by_method(title: str, methods: Mapping[str, Any], columns: Sequence[Column]) -> Table:
+def by_method(title: str, methods: Mapping[str, Any], columns: Sequence[Column]) -> Table:
+    """A table of columns that have a cell per method."""
     return Table(
         title=title,
         groups=list(Counter(column.title for column in columns).items()),
@@ -239,11 +240,12 @@ def _scaled(
 ) -> tuple[float, float | None] | None:
     """Mean and std in the table's unit; `None` where this was not measured."""
     metrics = by_calibrator.get(calibrator, {"metrics": {}})["metrics"]
-    found = _in_unit(metrics.get("accuracy" if key == "error" else key), factor)
+    found = in_unit(metrics.get("accuracy" if key == "error" else key), factor)
     return (factor - found[0], found[1]) if found and key == "error" else found
 
 
-def _in_unit(found: Mapping[str, Any] | None, factor: float) -> tuple[float, float | None] | None:
+def in_unit(found: Mapping[str, Any] | None, factor: float) -> tuple[float, float | None] | None:
+    """Mean and std of a summary's entry, in a table's unit."""
     if found is None:
         return None
     return factor * found["mean"], None if found["std"] is None else factor * found["std"]

@@ -15,7 +15,8 @@ def summarise(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     Returns:
       `{"methods": {method: {"seeds": [...], "num_parameters": s, "train_seconds": s}},
       "splits": {split: {method: {calibrator: {"metrics": {name: s}, "parameters": {name: s}}}}},
-      "out_of_distribution": {set: {method: {score: {"before" | "after": {"auroc": s, "fpr95": s}}}}}}`
+      "out_of_distribution": {set: {method: {score: {"before" | "after": {"auroc": s, "fpr95": s}}}}},
+      "robustness": {method: what the runs hold of it}}`
       with `s = {"mean": ..., "std": ..., "n": ...}`; `std` divides by `n - 1` and is `None` for one
       seed; a parameter's mean and std are lists. Where networks taught one another there are also
       `{"generations": {split: {method: {generation: {calibrator: {"metrics": {name: s}}}}}}}` and, in
@@ -26,6 +27,7 @@ def summarise(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     outside: dict[str, Any] = {}
     generations: dict[str, Any] = {}
     chosen: dict[str, dict[str, list[int]]] = {}
+    robustness: dict[str, Any] = {}
     for record in results:
         name, seed = record["method"], record["seed"]
         method = methods.setdefault(name, {"seeds": []})
@@ -50,6 +52,8 @@ def summarise(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                     _collect(by_calibrator.setdefault(judgement["name"], {}), measured)
         if "generation" in record:
             chosen.setdefault(name, {"chosen": []})["chosen"].append(record["generation"])
+        if "robustness" in record:
+            _collect(robustness.setdefault(name, {}), record["robustness"])
     seeds = {name: method.pop("seeds") for name, method in methods.items()}
     return {
         "methods": {
@@ -59,6 +63,7 @@ def summarise(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "splits": _reduce(splits),
         "out_of_distribution": _reduce(outside),
         **({"generations": _reduce(generations)} if generations else {}),
+        "robustness": _reduce(robustness),
     }
 
 

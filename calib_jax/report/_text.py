@@ -16,6 +16,11 @@ from calib_jax.report._comparison import (
     shift_table,
     temperature,
 )
+from calib_jax.report._robustness import (
+    ROBUSTNESS_IN_SHORT,
+    ROBUSTNESS_MEANS,
+    robustness_table,
+)
 from calib_jax.report._summary import temperature_scaling
 from calib_jax.report._tables import markdown_table
 
@@ -63,6 +68,8 @@ def summary_markdown(summary: Mapping[str, Any], *, data: str = "", model: str =
         parts += [f"## {shifted.title}", _markdown(shifted, "method")]
     for table in generation_tables(summary):
         parts += [f"## {table.title}", GENERATIONS_MEAN, _markdown(table, "method")]
+    if robust := robustness_table(summary):
+        parts += [f"## {robust.title}", ROBUSTNESS_MEANS, _markdown(robust, "method")]
     for outside in summary["out_of_distribution"]:
         table = detection_table(summary, outside)
         parts += [f"## {table.title}", DETECTION_MEANS, _markdown(table, "method")]
@@ -103,6 +110,14 @@ def comparison_text(summary: Mapping[str, Any]) -> str:
         parts.append(f"{split}, {seeds} seed{'s' * (counts != [1])}\n{_aligned(rows)}")
     for table in generation_tables(summary)[:1]:
         parts.append(f"{table.title}, mean over the seeds\n{_aligned(_by_generation(table))}")
+    if robust := robustness_table(summary):
+        titles = [title for title, count in robust.groups for _ in range(count)]
+        wanted = [i for i, title in enumerate(titles) if title in ROBUSTNESS_IN_SHORT]
+        rows = [["method", *("+T" if robust.columns[i] else titles[i] for i in wanted)]]
+        for name, cells in robust.rows:
+            shown = [cells[i] for i in wanted]
+            rows.append([name, *(c.mean + c.spread + _STARS[c.mark] for c in shown)])
+        parts.append(f"{robust.title.lower()}\n{_aligned(rows)}")
     means = f"{_STARS_MEAN}; +T after {scaling} scaling by T" if scaling else _STARS_MEAN
     return "\n\n".join([*parts, means])
 

@@ -11,12 +11,19 @@ from typing import Any
 import numpy as np
 
 from calib_jax import metrics
+from calib_jax.augment import OPS
 from calib_jax.report._bin_plots import plot_correspondence, plot_gamma
 from calib_jax.report._comparison import detection_table, generation_tables, shift_table
 from calib_jax.report._confusion import confusion_sections
 from calib_jax.report._dynamics_plots import plot_dynamics
 from calib_jax.report._html import Picture, Section, png, write_html
 from calib_jax.report._plots import plot_reliability, plot_roc
+from calib_jax.report._robustness import (
+    ROBUSTNESS_MEANS,
+    plot_labels,
+    plot_severity,
+    robustness_table,
+)
 from calib_jax.report._summary import summarise
 from calib_jax.report._tables import markdown_table
 from calib_jax.report._text import (
@@ -68,9 +75,11 @@ def write_report(workdir: str | pathlib.Path) -> str:
     sections = [
         *_by_set(summary, first_runs),
         *_generations(summary),
+        *_robust(summary, plots),
         *_dynamics(workdir, plots),
         *_detection(summary, first_runs, plots),
         *_reliability(summary, first_runs),
+        *_labels(rows, first_runs, plots),
         *_bins(rows, first_runs, plots),
         *confusion_sections(first_runs, plots),
         Section("Training", pictures=[Picture(
@@ -136,6 +145,54 @@ def _by_set(summary: Mapping[str, Any], runs: Runs) -> list[Section]:
         "F1: macro; in brackets, weighted by the sizes of the classes. ECE-10: closed on the left."
     )
     return [Section(table.title, text, tables=[table])]
+
+
+def _robust(summary: Mapping[str, Any], plots: dict[str, bytes]) -> list[Section]:
+    table = robustness_table(summary)
+    if table is None:
+        return []
+    pictures = []
+    if figure := plot_severity(summary):
+        plots["severity"] = png(figure)
+        pictures.append(Picture(
+            plots["severity"], "Accuracy and ECE against the severity of corruptions",
+            "Means over the corruption types and the seeds, in a band of a standard deviation.",
+        ))  # fmt: skip
+    return [Section(table.title, ROBUSTNESS_MEANS, tables=[table], pictures=pictures)]
+
+
+def _labels(
+    rows: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], runs: Runs, plots: dict[str, bytes]
+) -> list[Section]:
+    """The label confidences that AutoLabel has learnt, the first seed's; they join `plots`."""
+    sections = []
+    for method, seeds in rows.items():
+        if not any("method/label_confidence" in row for row in seeds[0]):
+            continue
+        options = _read_json(runs[method][1] / "config.json")["config"]["method"]
+        options = options.get(options.get("variants", {}).get(method, {}).get("of", method), {}) | (
+            options.get("variants", {}).get(method, {})
+        )
+        if "max_magnitude" in options:
+            ops = options["ops"]
+            names = OPS if ops == "all" else [op.strip() for op in ops.split(",")]
+            meaning = "A panel is an operation, a bucket a magnitude."
+        elif "magnitude" in options:
+            names = [f"depth {d}" for d in (1, 2, 3)]
+            meaning = "A panel is a depth of the chain; the more, the heavier the original image."
+        else:
+            names, meaning = [], "A later bucket is farther from the original image."
+        plots[f"labels_{method}"] = png(plot_labels(seeds[0], names))
+        sections.append(Section(
+            f"Label confidences of {method}",
+            pictures=[Picture(
+                plots[f"labels_{method}"],
+                f"Confidence in the label of each distance bucket over the epochs of {method}",
+                f"What the table of AutoLabel gives to the true class. {meaning} "
+                f"Seed {runs[method][0]['seed']}.",
+            )],
+        ))  # fmt: skip
+    return sections
 
 
 def _dynamics(workdir: pathlib.Path, plots: dict[str, bytes]) -> list[Section]:

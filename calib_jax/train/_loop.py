@@ -167,7 +167,19 @@ class _Run:
         trainer, method = self.trainer, self.trainer.method
         logits = trainer.predict(state, trainer.val)
 
-        def evaluate(transform: Any = None) -> tuple[jax.Array, jax.Array]:
+        spent = {}
+
+        def evaluate(
+            transform: Any = None, *, measure: Any = None, arguments: Any = None, limit: int = 0
+        ) -> Any:
+            if measure is not None:
+                start = time.monotonic()
+                feed = trainer.measuring.part(trainer.val, limit)
+                sums = jax.block_until_ready(
+                    trainer.measuring(state.params, state.network, feed, measure, arguments)
+                )
+                spent["perf/method_seconds"] = round(time.monotonic() - start, 3)
+                return sums
             if transform is None:
                 return logits, self.labels
             return trainer.predict(state, trainer.val, transform), self.labels
@@ -186,6 +198,7 @@ class _Run:
                 "train/accuracy": sums.correct / sums.weight,
                 **_under("val", trainer.judge(logits, self.labels)),
                 **_under("method", reported),
+                **spent,
             },
         )
         state = trainer.after_evaluation(state, method_state)

@@ -15,6 +15,7 @@ from calib_jax.data import Dataset
 from calib_jax.methods import Info, Method
 from calib_jax.train import _mesh
 from calib_jax.train._feed import Feed, Piece, gather
+from calib_jax.train._measure import Measuring
 from calib_jax.train._network import Network
 from calib_jax.train._step import Augment, Sums, TrainState, init_state, make_train_step, no_sums
 
@@ -109,6 +110,7 @@ class Trainer:
         self._logits = jax.jit(
             self._predict, static_argnames=("length", "transform"), out_shardings=everywhere
         )
+        self.measuring = Measuring(network, self.mesh)
         self.judge = jax.jit(_validation_metrics)
 
     def feed(self, dataset: Dataset) -> Feed:

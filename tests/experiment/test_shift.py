@@ -95,8 +95,10 @@ def test_published_files_come_first(test_set: data.Dataset, tmp_path) -> None:
     assert found.notes[-1] == "fog 2 from CIFAR-10-C's files"
     # Of another set, the file says nothing.
     other = dataclasses.replace(test_set, name="cifar100")
-    with pytest.raises(ValueError, match="shift='fog:2': expected one of gaussian_noise, or for c"):
-        load_shift("fog:2", other, tmp_path)
+    made = load_shift("fog:2", other, tmp_path)[1]
+    assert made.notes[-1] == "fog 2 made from the test images by augment.corrupt"
+    with pytest.raises(ValueError, match="shift='smog:2': expected one of gaussian_noise, shot_no"):
+        load_shift("smog:2", other, tmp_path)
 
 
 def test_published_files_must_fit(test_set: data.Dataset, tmp_path) -> None:

@@ -65,6 +65,8 @@ EXPECTED = {
 
 def test_every_method_is_tested() -> None:
     elsewhere = {"mixup", "aum_mixup", "sim_mixup", "ea_mixup", "sd", "csd", "lcl"}
+    elsewhere |= {"randaug", "augmix", "augmix_jsd", "adversarial", "ccat"}
+    elsewhere |= {f"{name}_autolabel" for name in ("randaug", "augmix", "adversarial", "mixup")}
     assert set(EXPECTED) | elsewhere == set(methods.NAMES)
 
 

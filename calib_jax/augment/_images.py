@@ -1,0 +1,35 @@
+"""Images of either kind: bytes, or floats in [0, 1]."""
+
+import jax
+import jax.numpy as jnp
+
+
+def check_images(images: jax.Array) -> None:
+    """Raises unless these are `[batch, h, w, c]`, uint8 or floats."""
+    if images.ndim != 4:
+        raise ValueError(f"images: expected [batch, h, w, c], got shape {images.shape}")
+    if images.dtype != jnp.uint8 and not jnp.issubdtype(images.dtype, jnp.floating):
+        raise ValueError(f"images: expected uint8 or floats in [0, 1], got {images.dtype}")
+
+
+def as_bytes(images: jax.Array) -> jax.Array:
+    """The images as uint8, for what is done to grey levels."""
+    check_images(images)
+    if not 1 <= images.shape[-1] <= 4:
+        raise ValueError(f"images: expected 1 to 4 channels, got shape {images.shape}")
+    if images.dtype == jnp.uint8:
+        return images
+    return jnp.round(255 * images.astype(jnp.float32)).astype(jnp.uint8)
+
+
+def as_unit(images: jax.Array) -> jax.Array:
+    """The images as float32 in [0, 1]."""
+    check_images(images)
+    return images.astype(jnp.float32) / (255 if images.dtype == jnp.uint8 else 1)
+
+
+def like(levels: jax.Array, images: jax.Array) -> jax.Array:
+    """Grey levels from 0 to 255, whole or not, as images of the type of `images`."""
+    if images.dtype == jnp.uint8:
+        return levels if levels.dtype == jnp.uint8 else jnp.round(levels).astype(jnp.uint8)
+    return (levels.astype(jnp.float32) / 255).astype(images.dtype)

@@ -1,0 +1,129 @@
+"""RandAug and AugMix on the device."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from calib_jax._hints import expected_one_of
+from calib_jax.augment._images import as_bytes, like
+from calib_jax.augment._ops import IDENTITY, OPS, transform
+
+MAX_DEPTH = 3  # of a chain of AugMix
+_CHAIN_LEAST = 0.1  # smallest magnitude in the original AugMix
+
+
+def randaug(
+    key: jax.Array, images: ArrayLike, magnitude: ArrayLike, op: ArrayLike | str, *, fill: int = 128
+) -> jax.Array:
+    """Each image under one operation, as Pillow would do it, nearest neighbour.
+
+    The distortion grows with the magnitude m: rotate by 3 m degrees, shear by 0.03 m, translate by m / 30
+    of the image in whole pixels, posterize to 4 - ⌊0.4 m⌋ bits (at least 1), solarize from level
+    256 - ⌊25.6 m⌋ on, color by a factor of 1 ± 0.09 m. Half of the warps go the other way. Autocontrast
+    and equalize have no magnitude, and images of other than three channels no color.
+
+    Paper: takes over operations of which some get weaker as m grows; here all get stronger, as its
+    figure 2 needs it. Color is at 1 for m = 0 and not for m = 5, for the same reason.
+
+    Args:
+      key: random key, for the directions.
+      images: `[batch, h, w, c]`, uint8 or floats in [0, 1]; the latter are rounded to 8 bits.
+      magnitude: 0 to 10, scalar or `[batch]`.
+      op: a name in `OPS`, or numbers in it, scalar or `[batch]`; `len(OPS)` is none.
+      fill: grey level of what comes into view.
+
+    Returns:
+      Images of the same shape and type.
+    """
+    if isinstance(op, str):
+        op = op_number(op)
+    images = jnp.asarray(images)
+    levels = as_bytes(images)
+    batch = images.shape[:1]
+    sign = jnp.where(jax.random.bernoulli(key, shape=batch), 1.0, -1.0)
+    ops = _per_image("op", op, batch, jnp.int32)
+    magnitudes = _per_image("magnitude", magnitude, batch, jnp.float32)
+    return like(transform(levels, ops, magnitudes, sign, fill), images)
+
+
+def augmix(
+    key: jax.Array,
+    images: ArrayLike,
+    *,
+    magnitude: float = 3.0,
+    depth: ArrayLike | None = None,
+    lam: ArrayLike | None = None,
+    chains: int = 1,
+    fill: int = 128,
+) -> jax.Array:
+    """`lam x + (1 - lam) x'` with `x'` the image after a chain of random operations.
+
+    With several chains, as in the original AugMix, `x'` is their mean with Dirichlet(1) weights, each
+    chain has a depth of its own and each operation a magnitude from U(0.1, magnitude).
+
+    Args:
+      key: random key.
+      images: `[batch, h, w, c]`, uint8 or floats in [0, 1].
+      magnitude: of every operation, see `randaug`.
+      depth: operations of a chain, 1 to 3, scalar or `[batch]`; by default random. For one chain.
+      lam: weight of the original image, scalar or `[batch]`; by default from U(0, 1).
+      chains: 1, or 3 for the original.
+      fill: see `randaug`.
+
+    Returns:
+      Images of the same shape and type.
+    """
+    if chains < 1 or (chains > 1 and depth is not None):
+        raise ValueError(f"chains={chains}: expected 1, or more than 1 without a depth")
+    images = jnp.asarray(images)
+    levels = as_bytes(images)
+    batch = images.shape[:1]
+    depth_key, lam_key, weight_key, chain_key = jax.random.split(key, 4)
+    if depth is None:
+        depth = jax.random.randint(depth_key, (chains, *batch), 1, MAX_DEPTH + 1)
+    else:
+        depth = _per_image("depth", depth, batch, jnp.int32)[None]
+    lam = jax.random.uniform(lam_key, batch) if lam is None else lam
+    weights = jax.random.dirichlet(weight_key, jnp.ones(chains), batch) if chains > 1 else None
+    least = magnitude if chains == 1 else _CHAIN_LEAST
+
+    def one_chain(number: int) -> jax.Array:
+        def step(i: jax.Array, chain: jax.Array) -> jax.Array:
+            step_key = jax.random.fold_in(jax.random.fold_in(chain_key, number), i)
+            op_key, m_key, sign_key = jax.random.split(step_key, 3)
+            op = jax.random.randint(op_key, batch, 0, len(OPS))
+            op = jnp.where(i < depth[number], op, IDENTITY)
+            m = jax.random.uniform(m_key, batch, minval=least, maxval=magnitude)
+            return randaug(sign_key, chain, m, op, fill=fill)
+
+        # A loop of XLA's: it is as long as the longest chain, and what a step makes is made once, not
+        # again for every pixel that the next step reads.
+        return jax.lax.fori_loop(0, jnp.max(depth[number]), step, levels)
+
+    def spread(x: jax.Array) -> jax.Array:
+        return x[:, None, None, None]
+
+    if weights is None:
+        mixed = one_chain(0).astype(jnp.float32)
+    else:
+        parts = [spread(weights[:, i]) * one_chain(i) for i in range(chains)]
+        mixed = sum(parts[1:], parts[0])
+    lam = spread(_per_image("lam", lam, batch, jnp.float32))
+    result = lam * levels + (1 - lam) * mixed
+    return like(result, images)
+
+
+def op_number(name: str) -> int:
+    """The number of an operation."""
+    if name not in OPS:
+        raise ValueError(f"op={name!r}: {expected_one_of(name, OPS)}")
+    return OPS.index(name)
+
+
+def _per_image(name: str, x: ArrayLike, batch: tuple[int, ...], dtype: Any) -> jax.Array:
+    x = jnp.asarray(x, dtype)
+    if x.shape not in ((), batch):
+        raise ValueError(f"{name}: expected a scalar or shape {batch}, got {x.shape}")
+    return jnp.broadcast_to(x, batch)

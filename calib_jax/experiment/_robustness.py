@@ -1,0 +1,214 @@
+"""Accuracy and calibration under corruptions, and accuracy under attack."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calib_jax import augment, losses, metrics, train
+from calib_jax._hints import expected_one_of
+from calib_jax.data import Dataset
+from calib_jax.experiment._judge import Judgement
+from calib_jax.experiment._predictions import Predictions
+from calib_jax.experiment._shift import load_shift
+
+# The benchmark's own 15; all 19; the 17 that the AutoLabel paper's code base has for CIFAR-100-C.
+_SUITES = {
+    "standard": augment.CORRUPTIONS[:15],
+    "all": augment.CORRUPTIONS,
+    "autolabel": tuple(n for n in augment.CORRUPTIONS if n not in ("motion_blur", "snow")),
+}
+
+
+def check(options: Mapping[str, Any]) -> None:
+    """Raises for values that would be noticed after the training only."""
+    corruption_names(options["corruptions"])
+    for severity in options["severities"]:
+        if severity not in range(1, 6):
+            raise ValueError(
+                f"config.robustness.severities={options['severities']}: expected some of 1 to 5"
+            )
+    if options["attack_eps"] < 0 or options["attack_steps"] < 1 or options["attack_restarts"] < 1:
+        raise ValueError(
+            f"config.robustness: attack_eps={options['attack_eps']:g}, "
+            f"attack_steps={options['attack_steps']}, "
+            f"attack_restarts={options['attack_restarts']}: expected at least 0, 1 and 1"
+        )
+
+
+def corruption_names(wanted: Sequence[str]) -> list[str]:
+    """Corruptions by name, or by the name of a suite."""
+    names: list[str] = []
+    for name in wanted:
+        if name not in _SUITES and name not in augment.CORRUPTIONS:
+            expected = expected_one_of(name, (*_SUITES, *augment.CORRUPTIONS))
+            raise ValueError(f"config.robustness.corruptions={name!r}: {expected}")
+        names += _SUITES.get(name, (name,))
+    return list(dict.fromkeys(names))
+
+
+def evaluate(
+    config: Any,
+    test: Dataset,
+    clean: Predictions,
+    judgements: Sequence[Judgement],
+    trainer: train.Trainer,
+    state: train.TrainState,
+    seed: int,
+) -> dict[str, Any]:
+    """What the config asks for; an empty dict for nothing.
+
+    Returns:
+      `{"corruptions": {"mean", "severity": {"0", "1", …}, "type": {name}, "each": {name: {"1", …}}},
+      "attack": {"clean_accuracy", "accuracy"}}`
+    """
+    options, found = config.robustness, {}
+    names = corruption_names(options.corruptions)
+    if names:
+        temperature = next(
+            (
+                j.parameters["temperature"][0]
+                for j in judgements
+                if j.name.startswith("temperature")
+            ),
+            None,
+        )
+        predict = _predictor(trainer, state, temperature)
+        found["corruptions"] = _corruptions(
+            names,
+            options.severities,
+            _part(test, options.num_corrupted),
+            config.data.dir or None,
+            predict,
+        )
+        found["corruptions"]["severity"] = {
+            "0": _measures(clean.logits, clean.labels, temperature),
+            **found["corruptions"]["severity"],
+        }
+    if options.attack_eps:
+        part = _part(test, options.num_attacked)
+        found["attack"] = attack(
+            trainer,
+            state,
+            part,
+            eps=options.attack_eps,
+            steps=options.attack_steps,
+            restarts=options.attack_restarts,
+            seed=seed,
+        )
+    return found
+
+
+def _corruptions(
+    names: Sequence[str],
+    severities: Sequence[int],
+    test: Dataset,
+    folder: str | None,
+    predict: Callable[[Dataset], dict[str, float]],
+) -> dict[str, Any]:
+    """One corrupted set after the other: no two are in memory together."""
+    each: dict[str, Any] = {}
+    for name in names:
+        each[name] = {
+            str(s): predict(load_shift(f"{name}:{s}", test, folder)[1]) for s in severities
+        }
+
+    def mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+
+    return {
+        "mean": mean([row for rows in each.values() for row in rows.values()]),
+        "severity": {str(s): mean([rows[str(s)] for rows in each.values()]) for s in severities},
+        "type": {name: mean(list(rows.values())) for name, rows in each.items()},
+        "each": each,
+    }
+
+
+def _predictor(
+    trainer: train.Trainer, state: train.TrainState, temperature: float | None
+) -> Callable[[Dataset], dict[str, float]]:
+    def predict(part: Dataset) -> dict[str, float]:
+        return _measures(trainer.predict(state, trainer.feed(part)), part.labels, temperature)
+
+    return predict
+
+
+def _measures(logits: Any, labels: np.ndarray, temperature: float | None) -> dict[str, float]:
+    measured = _measure(jnp.asarray(logits), labels, temperature or 1.0)
+    if temperature is None:
+        measured.pop("ece_temperature")
+    return {key: float(value) for key, value in measured.items()}
+
+
+@jax.jit
+def _measure(logits: jax.Array, labels: jax.Array, temperature: float) -> dict[str, jax.Array]:
+    return {
+        "accuracy": metrics.accuracy(logits, labels),
+        "ece": metrics.ece(*metrics.top_label(logits, labels)),
+        "ece_temperature": metrics.ece(*metrics.top_label(logits / temperature, labels)),
+    }
+
+
+def attack(
+    trainer: train.Trainer,
+    state: train.TrainState,
+    test: Dataset,
+    *,
+    eps: float,
+    steps: int,
+    restarts: int,
+    seed: int,
+) -> dict[str, float]:
+    """Accuracy under PGD with steps of `eps / 4`; an example must be right after every restart.
+
+    A call is one step of one batch: as part of a loop it would be slow on a CPU, and no faster elsewhere.
+    """
+    network = trainer.network
+
+    @jax.jit
+    def step(params: Any, collections: Any, x: Any, images: Any, labels: Any) -> jax.Array:
+        def loss(images: jax.Array, labels: jax.Array) -> jax.Array:
+            logits = network.bind(collections)(params, {"image": images})[0]
+            return losses.cross_entropy(logits, labels)
+
+        return augment.pgd_step(loss, x, images, labels, eps=eps)
+
+    @jax.jit
+    def right(params: Any, collections: Any, images: Any, labels: Any) -> jax.Array:
+        logits = network.bind(collections)(params, {"image": images})[0]
+        return jnp.argmax(logits, axis=-1) == labels
+
+    given = state.params, state.network
+    size = trainer.eval_batch_size
+    clean, robust = [], []
+    for first in range(0, len(test), size):
+        rows = np.arange(first, first + size) % len(test)  # one shape, one program
+        count = min(size, len(test) - first)
+        images = jnp.asarray(test.inputs["image"][rows], jnp.float32) / 255
+        labels = jnp.asarray(test.labels[rows])
+        stands = before = right(*given, images, labels)
+        for restart in range(restarts):
+            key = jax.random.fold_in(jax.random.key(seed), first * restarts + restart)
+            x = augment.pgd_start(key, images, eps=eps)
+            for _ in range(steps):
+                x = step(*given, x, images, labels)
+            stands &= right(*given, x, labels)
+        clean.append(np.asarray(before)[:count])
+        robust.append(np.asarray(stands)[:count])
+    return {
+        "clean_accuracy": float(np.concatenate(clean).mean()),
+        "accuracy": float(np.concatenate(robust).mean()),
+    }
+
+
+def _part(test: Dataset, number: int) -> Dataset:
+    """So many examples, spread evenly over the test set; 0 for all."""
+    if "image" not in test.inputs:
+        raise ValueError(f"config.robustness: {test.name} has no images in memory")
+    if not 0 < number < len(test):
+        return test
+    part = test.take(np.arange(number) * len(test) // number)
+    return dataclasses.replace(part, notes=())

@@ -1,0 +1,24 @@
+"""How much predictions on several views of one example disagree."""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from calib_jax._arrays import as_logits
+
+
+def jensen_shannon(logits: ArrayLike) -> jax.Array:
+    """The mean Kullback-Leibler divergence of the views' predictions from their mean.
+
+    Args:
+      logits: `[batch, views, num_classes]`.
+
+    Returns:
+      `[batch]`, from 0 to the logarithm of the number of views.
+    """
+    logits = as_logits(logits)
+    if logits.ndim != 3:
+        raise ValueError(f"logits: expected [batch, views, num_classes], got {logits.shape}")
+    log_probs = jax.nn.log_softmax(logits)
+    mean = jax.nn.logsumexp(log_probs, axis=1, keepdims=True) - jnp.log(logits.shape[1])
+    return jnp.mean(jnp.sum(jnp.exp(log_probs) * (log_probs - mean), axis=-1), axis=1)

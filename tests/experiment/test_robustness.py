@@ -1,0 +1,118 @@
+"""Corrupted and attacked test sets: means over types and severities, and who still stands."""
+
+import json
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experiment import small
+from experiment.conftest import NoFigure
+
+from calib_jax import augment, experiment, losses, metrics, report
+from calib_jax.experiment import _robustness
+from calib_jax.experiment._shift import load_shift
+
+OPTIONS = {
+    "method__name": "augmix_autolabel",
+    "method__augmix_autolabel__num_buckets": 1,
+    "robustness__corruptions": ("gaussian_noise", "contrast"),
+    "robustness__severities": (1, 5),
+    "robustness__num_corrupted": 50,
+    "robustness__attack_eps": 0.05,
+    "robustness__attack_steps": 3,
+    "robustness__attack_restarts": 2,
+    "robustness__num_attacked": 40,
+    "calibrate": ("temperature",),
+}
+
+
+def test_a_run_leaves_means_tables_and_pictures(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for plot in ("plot_reliability", "plot_risk_coverage"):
+        monkeypatch.setattr(report, plot, lambda *_, **__: NoFigure())
+    kept = {}
+    evaluate = _robustness.evaluate
+
+    def watched(config, test, clean, judgements, trainer, state, seed):
+        kept[trainer.method] = (test, trainer, state, judgements)
+        return evaluate(config, test, clean, judgements, trainer, state, seed)
+
+    monkeypatch.setattr(_robustness, "evaluate", watched)
+    shown = experiment.run(small.config(**OPTIONS), tmp_path)
+    path = tmp_path / "augmix_autolabel" / "seed_0" / "results.json"
+    found = json.loads(path.read_text())["robustness"]
+    each = found["corruptions"]["each"]
+    assert {name: list(rows) for name, rows in each.items()} == {
+        "gaussian_noise": ["1", "5"], "contrast": ["1", "5"],
+    }  # fmt: skip
+    flat = [row for rows in each.values() for row in rows.values()]
+    for key in ("accuracy", "ece", "ece_temperature"):
+        assert found["corruptions"]["mean"][key] == pytest.approx(np.mean([r[key] for r in flat]))
+    assert list(found["corruptions"]["severity"]) == ["0", "1", "5"]
+    pair = [each[name]["5"]["ece"] for name in each]
+    assert found["corruptions"]["severity"]["5"]["ece"] == pytest.approx(np.mean(pair))
+
+    # One of them again, by hand.
+    test, trainer, state, judgements = next(iter(kept.values()))
+    part = load_shift("contrast:5", test.take(np.arange(50) * len(test) // 50), None)[1]
+    logits = trainer.predict(state, trainer.feed(part))
+    assert each["contrast"]["5"]["accuracy"] == pytest.approx(
+        float(metrics.accuracy(logits, part.labels))
+    )
+    warm = logits / judgements[1].parameters["temperature"][0]
+    expected = float(metrics.ece(*metrics.top_label(warm, part.labels)))
+    assert each["contrast"]["5"]["ece_temperature"] == pytest.approx(expected, abs=1e-6)
+
+    attacked = found["attack"]
+    assert 0 <= attacked["accuracy"] <= attacked["clean_accuracy"] <= 1
+    assert "under corruption and attack" in shown
+    summary = (tmp_path / "summary.md").read_text()
+    assert "cAccuracy %" in summary
+    plots = {p.name for p in (tmp_path / "plots").iterdir()}
+    assert {"severity.png", "labels_augmix_autolabel.png"} <= plots
+    assert "Label confidences of augmix_autolabel" in (tmp_path / "report.html").read_text()
+
+
+def test_an_attack_is_pgd_and_one_failure_is_enough() -> None:
+    trainer = small.shared_trainer("cross_entropy")
+    state, test = trainer.init(0), small.images(10, 3)
+    found = _robustness.attack(trainer, state, test, eps=0.2, steps=4, restarts=3, seed=1)
+    network = trainer.network.bind(state.network)
+
+    def loss(images, labels):
+        return losses.cross_entropy(network(state.params, {"image": images})[0], labels)
+
+    right = []
+    size = trainer.eval_batch_size
+    for first in range(0, 10, size):
+        rows = np.arange(first, first + size) % 10
+        images = jnp.asarray(test.inputs["image"][rows], jnp.float32) / 255
+        labels = jnp.asarray(test.labels[rows])
+        stands = jnp.argmax(network(state.params, {"image": images})[0], -1) == labels
+        for restart in range(3):
+            key = jax.random.fold_in(jax.random.key(1), first * 3 + restart)
+            x = augment.pgd(key, loss, images, labels, eps=0.2, steps=4)
+            stands &= jnp.argmax(network(state.params, {"image": x})[0], -1) == labels
+        right += np.asarray(stands).tolist()
+    assert found["accuracy"] == pytest.approx(np.mean(right[:10]))
+
+
+def test_names_of_suites_and_wrong_ones() -> None:
+    names = _robustness.corruption_names
+    assert len(names(("standard",))) == 15
+    assert len(names(("all", "fog"))) == 19
+    assert len(names(("autolabel",))) == 17
+    assert names(("fog", "snow")) == ["fog", "snow"]
+    config = small.config()
+    for key, value, message in [
+        ("corruptions", ("smog",), r"corruptions='smog': expected one of standard, all, auto"),
+        ("severities", (0,), r"severities=\(0,\): expected some of 1 to 5"),
+        ("attack_steps", 0, "attack_steps=0"),
+    ]:
+        wrong = small.config(**{f"robustness__{key}": value})
+        with pytest.raises(ValueError, match=message):
+            _robustness.check(wrong.robustness)
+    assert config.robustness.corruptions == ()
