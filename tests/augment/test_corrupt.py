@@ -180,7 +180,7 @@ def test_elastic_bends_more_and_stretches_less() -> None:
     assert (np.diff(bent) > 0).all(), bent
 
 
-@pytest.mark.parametrize("shape", [(8, 8, 1), (20, 40, 3)])
+@pytest.mark.parametrize("shape", [(8, 8, 1), pytest.param((20, 40, 3), marks=pytest.mark.slow)])
 def test_images_of_any_size_by_keys_and_within_range(shape: tuple[int, ...]) -> None:
     images = np.random.default_rng(0).random((3, *shape)).astype(np.float32)
 

@@ -16,6 +16,7 @@ TWO = ("--config", "configs/smoke/digits.py", "--config.train.epochs=2")
 TWO += ("--config.method.name=csd", "--config.method.csd.generations=2")
 
 
+@pytest.mark.slow
 def test_killed_in_every_phase(command: Command, tmp_path: pathlib.Path) -> None:
     done = command(*TWO, "--workdir", tmp_path / "whole", light=True)
     assert done.code == 0, done.err

@@ -145,6 +145,7 @@ TABLE = {
     "refinement": lambda z, y, c, k, w: metrics.refinement(z, y, weights=w),
     "brier": lambda z, y, c, k, w: metrics.brier_score(z, y, weights=w),
     "ece": lambda z, y, c, k, w: metrics.ece(c, k, weights=w),
+    "ece_10": lambda z, y, c, k, w: metrics.ece(c, k, num_bins=10, closed="left", weights=w),
     "ece_mass": lambda z, y, c, k, w: metrics.ece(c, k, scheme="mass", weights=w),
     "ece_debiased": lambda z, y, c, k, w: metrics.ece_debiased(c, k, weights=w),
     "ece_sweep": lambda z, y, c, k, w: metrics.ece_sweep(c, k, weights=w),
