@@ -24,6 +24,6 @@ def test_parts_of_the_sets_are_random_and_always_the_same() -> None:
 
 def test_more_training_examples_than_there_are() -> None:
     with pytest.raises(
-        ValueError, match="config.data.num_train=61: expected at most 60, the train"
+        ValueError, match=r"config\.data\.num_train=61: expected at most 60, the train"
     ):
         _build.load_data(small.config(data__num_train=61))
