@@ -60,16 +60,26 @@ $show && exit 0
 # A signal reaches all of them: each saves and stops at the same step.
 trap 'stop_all TERM' TERM INT
 code=0
-for ((left = number; left > 0; left--)); do
-  ended=0
-  wait -n "${started[@]}" || ended=$?
-  if ((ended > 128)) && ((code == 0)) && ((ended != 130)) && ((ended != 143)); then
-    echo "launch/local.sh: a process was lost (code $ended); stopping the others." \
-      "The same command goes on from the last checkpoint." >&2
-    stop_all KILL
-  fi
-  if ((ended != 0)) && ((code == 0)); then
-    code=$ended
-  fi
+# Not wait -n: it forgets a process that ended before it was asked.
+while ((${#started[@]} > 0)); do
+  alive=()
+  for process in "${started[@]}"; do
+    if kill -0 "$process" 2>/dev/null; then
+      alive+=("$process")
+      continue
+    fi
+    ended=0
+    wait "$process" || ended=$?
+    if ((ended > 128 && ended != 130 && ended != 143 && code == 0)); then
+      echo "launch/local.sh: a process was lost (code $ended); stopping the others." \
+        "The same command goes on from the last checkpoint." >&2
+      stop_all KILL
+    fi
+    if ((code == 0)); then
+      code=$ended
+    fi
+  done
+  started=(${alive[@]+"${alive[@]}"})
+  sleep 0.2
 done
 exit "$code"
