@@ -143,16 +143,20 @@ def test_every_method(name: str, tmp_path: pathlib.Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(_build, "build_trainer", build_and_keep)
     run = tmp_path / name / "seed_0"
-    config = small.config(method__name=name, train__epochs=3)
+    # Steps of two groups are fewer, and attacked images are harder to learn.
+    epochs = 12 if name in ("aum_mixup", "sim_mixup", "ea_mixup", "ccat") else 3
+    config = small.config(method__name=name, train__epochs=epochs)
     assert experiment.run(config, tmp_path) == "report"
 
     results = json.loads((run / "results.json").read_text())
     assert results["method"] == name
     found = results["splits"]["test"][0]["metrics"]
-    assert found["accuracy"] > 0.12  # after three to nine steps; chance is a tenth
+    assert found["accuracy"] > 0.2  # after a few steps; chance is a tenth
     assert all(np.isfinite(value) for value in found.values())
     trainer = trainers[-1]  # of the last phase
-    assert [row["step"] for row in small.rows(run)] == [n * trainer.train.steps for n in (1, 2, 3)]
+    assert [row["step"] for row in small.rows(run)] == [
+        n * trainer.train.steps for n in range(1, epochs + 1)
+    ]
     for row in small.rows(run):
         assert all(np.isfinite(value).all() for value in row.values())
     assert trainer.compilations()["train"] == 1
