@@ -19,6 +19,7 @@ def get_config():
     config.seeds = (0, 1, 2, 3, 4)
     config.method.name = "cross_entropy,brier,mmce,label_smoothing,flsd53,adafocal"
     config.data.name = "newsgroups"
+    config.data.options.by_date = False  # True: a shift in time
     config.data.max_length = 256
     config.model.name = "bert"
     config.model.pretrained = "models/bert-base-uncased"

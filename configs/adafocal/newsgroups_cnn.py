@@ -20,6 +20,7 @@ def get_config():
     config.method.name = "cross_entropy,brier,mmce,label_smoothing,flsd53,adafocal"
     config.method.watch_bins = True
     config.data.name = "newsgroups"
+    config.data.options.by_date = False  # True: a shift in time
     config.data.max_length = 1000
     config.data.word_vectors = "glove/glove.6B.100d.txt"
     config.model.name = "text_cnn"

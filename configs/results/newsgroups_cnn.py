@@ -17,6 +17,7 @@ def get_config():
     config.method.name = "cross_entropy,brier,mmce,label_smoothing,flsd53,adafocal"
     config.method.watch_bins = True
     config.data.name = "newsgroups"
+    config.data.options.by_date = False  # True: a shift in time
     config.data.max_length = 128
     config.data.word_vectors = "glove/glove_6B_50d_top60k_fp16.npz"
     config.model.name = "text_cnn"

@@ -1,7 +1,9 @@
 """Optimisers and schedules against torch-like recurrences worked out in numpy."""
 
+import chex
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from calib_jax import train
@@ -88,3 +90,12 @@ def test_errors_name_what_is_expected() -> None:
         train.make_schedule("step", 0.1, total_steps=1)
     with pytest.raises(ValueError, match="'adam' has no weight decay"):
         train.make_optimizer("adam", schedule, weight_decay=0.1)
+
+
+@pytest.mark.parametrize("size", [0.0, 0.5, 3.0])
+def test_clipping_is_as_in_optax(size: float) -> None:
+    grads = {"a": size * jnp.array([0.6, 0.0]), "b": size * jnp.array([[0.8]])}
+    ours = train.make_optimizer("sgd", optax.constant_schedule(1.0), momentum=0.0, clip_norm=1.5)
+    theirs = optax.chain(optax.clip_by_global_norm(1.5), optax.sgd(1.0))
+    updates = [opt.update(grads, opt.init(grads), grads)[0] for opt in (ours, theirs)]
+    chex.assert_trees_all_close(*updates, rtol=1e-6)
