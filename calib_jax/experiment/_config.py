@@ -18,6 +18,7 @@ def default_config() -> ConfigDict:
     config = ConfigDict(
         {
             "seeds": (0,),  # one run each; tables show mean ± std over them
+            "seeds_in_parallel": False,  # train all seeds of a method at once, in one program
             "method": {
                 "name": "cross_entropy",  # or several: 'cross_entropy,adafocal'
                 "watch_bins": False,  # log how training follows validation, bin by bin

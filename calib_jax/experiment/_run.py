@@ -1,5 +1,6 @@
 """An experiment: every method and seed of a config, from data to judged predictions."""
 
+import contextlib
 import functools
 import json
 import pathlib
@@ -21,6 +22,7 @@ from calib_jax.experiment._predictions import Predictions
 from calib_jax.experiment._signals import StopRequest
 
 Trained = Callable[[], tuple[train.Trainer, train.TrainState]]
+_HANDED_OVER = "handed_over.npz"
 _APART = 1_000_003  # between the seeds of one run's trainings: others' are not so far from 0
 
 
@@ -45,6 +47,8 @@ def run(config: Any, workdir: pathlib.Path, say: Callable[[str], None] = print) 
         sets = functools.cache(lambda: _load(config, say))
         for name in with_teachers(config, names):
             runner = _Runner(config, name, sets, say, stop.requested)
+            if config.seeds_in_parallel:
+                runner.train_ahead(seeds, workdir / name)
             for seed in seeds:
                 folder = workdir / name / f"seed_{seed}"
                 if (folder / "results.json").exists():
@@ -92,7 +96,7 @@ class _Runner:
             places.append(place)
             # Trains, goes on, or only reads the end of a training; asked for if something is missing.
             trained = functools.cache(
-                functools.partial(self._fit, phase, seed, place, dict(handed))
+                functools.partial(self._fit_one, phase, seed, place, dict(handed))
             )
             if phase is not self.phases[-1]:
                 handed |= _handed_over(phase, place, trained)
@@ -117,43 +121,90 @@ class _Runner:
     def _trainer(self, phase: Phase, handed: dict[str, np.ndarray]) -> train.Trainer:
         return _build.build_trainer(self.config, self.sets(), phase.method, handed)
 
-    def _fit(
+    def train_ahead(self, seeds: Sequence[int], folder: pathlib.Path) -> None:
+        """Trains all seeds that are not finished at once; `run` then finds them trained."""
+        seeds = [s for s in seeds if not (folder / f"seed_{s}" / "results.json").exists()]
+        handed: list[dict[str, np.ndarray]] = [{} for _ in seeds]
+        for phase in self.phases if len(seeds) > 1 else ():
+            places = [
+                _workdir.phase_folder(folder / f"seed_{seed}", phase.name, phase.row)
+                for seed in seeds
+            ]
+            is_last = phase is self.phases[-1]
+            done = not is_last and all((place / _HANDED_OVER).exists() for place in places)
+            if not done and phase.row in ("", self.name):  # another row has been run before
+                self._fit(phase, seeds, places, handed)
+            for seed, place, given in zip(seeds, places, handed, strict=True):
+                if not is_last:
+                    trained = functools.partial(self._fit_one, phase, seed, place, dict(given))
+                    given |= _handed_over(phase, place, trained)
+
+    def _fit_one(
         self, phase: Phase, seed: int, folder: pathlib.Path, handed: dict[str, np.ndarray]
     ) -> tuple[train.Trainer, train.TrainState]:
-        folder.mkdir(parents=True, exist_ok=True)
+        trainers, states = self._fit(phase, [seed], [folder], [handed])
+        return trainers[0], states[0]
+
+    def _fit(
+        self,
+        phase: Phase,
+        seeds: Sequence[int],
+        folders: Sequence[pathlib.Path],
+        handed: Sequence[dict[str, np.ndarray]],
+    ) -> tuple[list[train.Trainer], list[train.TrainState]]:
+        """Trainers and states of a phase of several seeds."""
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
         # What the first phase compiles does not depend on the seed; what another was handed does.
         first = phase is self.phases[0]
-        trainer = self.first_trainer() if first else self._trainer(phase, handed)
-        title = f"{phase.row or self.name}, seed {seed}"
+        trainers = [self.first_trainer() if first else self._trainer(phase, h) for h in handed]
+        several = "s" if len(seeds) > 1 else ""
+        title = f"{phase.row or self.name}, seed{several} {', '.join(map(str, seeds))}"
         if len(self.phases) > 1:
             title += f", {phase.name}"
         best = self.config.checkpoint.select == "best"
-        return trainer, self._train(trainer, seed + _APART * phase.number, folder, title, best)
+        apart = [seed + _APART * phase.number for seed in seeds]
+        return trainers, self._train(trainers, apart, folders, title, best)
 
     def _train(
-        self, trainer: train.Trainer, seed: int, folder: pathlib.Path, title: str, best: bool
-    ) -> train.TrainState:
-        """The last state of a training, or its best, from wherever the training has come to."""
-        wanted = self.config.checkpoint
-        with train.Checkpoints(
-            folder / "checkpoints", best=wanted.best, say=lambda line: self.say(f"{title}: {line}")
-        ) as checkpoints:
-            state = train.fit(
-                trainer,
-                seed,
+        self,
+        trainers: Sequence[train.Trainer],
+        seeds: Sequence[int],
+        folders: Sequence[pathlib.Path],
+        title: str,
+        best: bool,
+    ) -> list[train.TrainState]:
+        """The last state of each training, or its best, from wherever they have come to."""
+        wanted, tensorboard = self.config.checkpoint, self.config.tensorboard
+        logs = [
+            train.Log(f / "metrics.jsonl", f / "tensorboard" if tensorboard else None)
+            for f in folders
+        ]
+        with contextlib.ExitStack() as opened:
+            checkpoints = [
+                opened.enter_context(
+                    train.Checkpoints(
+                        folder / "checkpoints",
+                        best=wanted.best,
+                        say=lambda line: self.say(f"{title}: {line}"),
+                    )
+                )
+                for folder in folders
+            ]
+            states = train.fit(
+                trainers,
+                seeds,
                 checkpoints,
-                train.Log(
-                    folder / "metrics.jsonl",
-                    folder / "tensorboard" if self.config.tensorboard else None,
-                ),
+                logs,
                 title=title,
                 save_seconds=wanted.seconds,
                 save_best=best,
                 should_stop=self.should_stop,
             )
             if best:
-                state = checkpoints.restore_best(trainer.abstract_state())
-        return state
+                each = zip(checkpoints, trainers, strict=True)
+                states = [saved.restore_best(t.abstract_state()) for saved, t in each]
+        return states
 
     def _evaluate(
         self,
@@ -175,7 +226,7 @@ class _Runner:
             place = folder / part
             place.mkdir(exist_ok=True)
             title = f"{self.name}, seed {seed}, {phase}, {part}"
-            state = self._train(trainer, seed, place, title, best=False)
+            (state,) = self._train([trainer], [seed], [place], title, best=False)
             after = _evaluate(self.config, self.name, seed, place, sets, trainer, state, seconds)
             # Many, as large as any, and sooner trained again than copied.
             _workdir.remove(place / "checkpoints")
@@ -185,7 +236,7 @@ class _Runner:
 
 def _handed_over(phase: Phase, folder: pathlib.Path, trained: Trained) -> dict[str, np.ndarray]:
     """What a phase hands to those after it, once and for all."""
-    path = folder / "handed_over.npz"
+    path = folder / _HANDED_OVER
     if not path.exists():
         _workdir.write_npz(path, **phase.hand_over(*trained()))
         train.wait_for_all(f"{path} is written")

@@ -1,6 +1,7 @@
 """Checkpoints: the only module that knows orbax."""
 
 import json
+import math
 import pathlib
 import zlib
 from collections.abc import Callable, Mapping
@@ -82,9 +83,11 @@ class Checkpoints:
         """The newest step that is saved, or being saved."""
         return self._manager.latest_step()
 
-    def restore(self, like: TrainState) -> TrainState | None:
-        """The newest checkpoint that can be read, or `None`. Those that cannot are put aside."""
+    def restore(self, like: TrainState, at_most: float = math.inf) -> TrainState | None:
+        """The newest checkpoint, up to a step, that can be read, or `None`. Others are put aside."""
         for step in sorted(self._manager.all_steps(), reverse=True):
+            if step > at_most:
+                continue
             try:
                 return self._read(step, like)
             # Whatever is wrong with the files, the one before is the way to go on.

@@ -151,11 +151,12 @@ class Feed:
             yield Piece(arrays, here, plan.weights[step : step + 1], 1, _length(plan, step))
 
 
-def gather(piece: Piece, step: Any, mesh: Mesh, length: int) -> Batch:
-    """The batch of one step of a piece, dealt out over the devices; inside jit."""
+def gather(piece: Piece, step: Any, mesh: Mesh | None, length: int) -> Batch:
+    """The batch of one step of a piece, dealt out over the devices if a mesh is given; inside jit."""
     columns = {key: array[piece.rows[step]] for key, array in piece.arrays.items()}
     columns["weights"] = piece.weights[step]
-    columns = jax.lax.with_sharding_constraint(columns, _mesh.split(mesh))
+    if mesh is not None:
+        columns = jax.lax.with_sharding_constraint(columns, _mesh.split(mesh))
     labels, position, weights = (columns.pop(key) for key in ("labels", "position", "weights"))
     for key in _TOKENS:
         if length and key in columns:

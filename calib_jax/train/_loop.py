@@ -7,13 +7,14 @@ newest checkpoint and gives what would have been.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from calib_jax.train._abreast import Abreast, Alone
 from calib_jax.train._checkpoints import Checkpoints
 from calib_jax.train._feed import Piece
 from calib_jax.train._log import Log
@@ -35,47 +36,148 @@ class Stopped(Exception):  # noqa: N818 - it is no error
 
 
 def fit(
-    trainer: Trainer,
-    seed: int,
-    checkpoints: Checkpoints,
-    log: Log,
+    trainers: Sequence[Trainer],
+    seeds: Sequence[int],
+    checkpoints: Sequence[Checkpoints],
+    logs: Sequence[Log],
     *,
     title: str = "train",
     save_seconds: float = 60.0,
     save_best: bool = False,
     should_stop: Callable[[], bool] = lambda: False,
-) -> TrainState:
-    """Trains to the end, from the newest checkpoint if there is one.
+) -> list[TrainState]:
+    """Trains to the end, from the newest checkpoint if there is one; several seeds in one program.
 
     Args:
-      trainer: what to train, on what.
-      seed: of initialisation, order and noise.
-      checkpoints: of this run.
-      log: of this run.
+      trainers: what to train, on what; one for each seed, which may be the same.
+      seeds: of initialisation, order and noise.
+      checkpoints: of each seed.
+      logs: of each seed.
       title: for messages.
       save_seconds: at least so long between checkpoints.
       save_best: also save whenever the checkpoints' metric is at its best.
       should_stop: asked after every call; if true the state is saved and `Stopped` raised.
 
     Returns:
-      The state after the last step.
+      The state of each seed after the last step.
     """
-    restored = checkpoints.restore(trainer.abstract_state())
-    state = trainer.init(seed) if restored is None else restored
-    step = int(state.step)
-    log.cut(step)
-    progress = Progress(title, trainer.total_steps, step, trainer.train.batch_size)
+    trainer = trainers[0]
+    program = Alone(trainer) if len(seeds) == 1 else Abreast(trainers)
+    states = _restore(trainers, checkpoints)
+    if states is None:
+        states = [t.init(seed) for t, seed in zip(trainers, seeds, strict=True)]
+    step = int(states[0].step)
+    for log in logs:
+        log.cut(step)
+    examples = trainer.train.batch_size * len(seeds)
+    progress = Progress(title, trainer.total_steps, step, examples)
     if 0 < step < trainer.total_steps:
         progress.say(f"resumed at step {step} of {trainer.total_steps}")
-    run = _Run(trainer, seed, checkpoints, log, progress, save_seconds, save_best)
+    runs = [
+        _Run(*each, progress, shown=i == 0)
+        for i, each in enumerate(zip(trainers, seeds, checkpoints, logs, strict=True))
+    ]
     try:
-        return run.to_the_end(state, step, should_stop)
+        loop = _Loop(program, runs, progress, save_seconds, save_best)
+        return loop.to_the_end(program.join(states), step, should_stop)
     finally:
         progress.close()
 
 
+def _restore(
+    trainers: Sequence[Trainer], checkpoints: Sequence[Checkpoints]
+) -> list[TrainState] | None:
+    """The states of the newest step that all seeds have saved."""
+    newest = math.inf
+    while True:
+        found = [
+            saved.restore(trainer.abstract_state(), newest)
+            for trainer, saved in zip(trainers, checkpoints, strict=True)
+        ]
+        states = [state for state in found if state is not None]
+        if len(states) < len(found):
+            return None
+        steps = {int(state.step) for state in states}
+        if len(steps) == 1:
+            return states
+        newest = min(steps)
+
+
+class _Loop:
+    """All seeds from step to step. Results are read one call late: the device always has work."""
+
+    def __init__(
+        self,
+        program: Alone | Abreast,
+        runs: Sequence["_Run"],
+        progress: Progress,
+        save_seconds: float,
+        save_best: bool,
+    ) -> None:
+        self.program, self.runs, self.progress = program, runs, progress
+        self.save_seconds, self.save_best = save_seconds, save_best
+        self.keys = [run.key for run in runs]
+        self.saved = time.monotonic()
+
+    def to_the_end(
+        self, joined: Any, step: int, should_stop: Callable[[], bool]
+    ) -> list[TrainState]:
+        trainer = self.runs[0].trainer
+        while step < trainer.total_steps:
+            epoch, first = divmod(step, trainer.train.steps)
+            to_evaluation = trainer.evaluate_every - step % trainer.evaluate_every
+            last = min(trainer.train.steps, first + to_evaluation)
+            for pieces in zip(*(run.pieces(epoch, first, last) for run in self.runs), strict=True):
+                joined, sums = self._advance(joined, pieces)
+                step += pieces[0].num_steps
+                for run, own in zip(self.runs, sums, strict=True):
+                    run.read(step, own)
+                if step % trainer.evaluate_every == 0 or step == trainer.total_steps:
+                    joined = self._evaluate(joined, step, sums)
+                due = time.monotonic() - self.saved >= self.save_seconds
+                stop, due = together(should_stop(), due)
+                if stop:
+                    self._save(joined, step)
+                    self._wait()
+                    raise Stopped(f"stopped at step {step} of {trainer.total_steps}; state saved")
+                if due:
+                    self._save(joined, step)
+        states = self._save(joined, step)
+        self._wait()
+        return states
+
+    def _advance(self, joined: Any, pieces: Sequence[Piece]) -> tuple[Any, list[Sums]]:
+        if self.program.is_compiled():
+            return self.program.advance(joined, pieces, self.keys)
+        self.progress.say("compiling the training step ...")
+        start = time.monotonic()
+        result = jax.block_until_ready(self.program.advance(joined, pieces, self.keys))
+        self.progress.say(f"first step after {time.monotonic() - start:.1f} s")
+        return result
+
+    def _evaluate(self, joined: Any, step: int, sums: Sequence[Sums]) -> Any:
+        each = zip(self.runs, self.program.part(joined), sums, strict=True)
+        joined = self.program.join([run.evaluate(state, step, own) for run, state, own in each])
+        if self.save_best and together(any([run.is_best() for run in self.runs]))[0]:
+            self._save(joined, step)
+        return joined
+
+    def _save(self, joined: Any, step: int) -> list[TrainState]:
+        """Saves all seeds, after what they saved before is written: they always have a step in common."""
+        self._wait()
+        states = self.program.part(joined)
+        for run, state in zip(self.runs, states, strict=True):
+            run.save(state, step)
+        self.saved = time.monotonic()
+        return states
+
+    def _wait(self) -> None:
+        for run in self.runs:
+            run.checkpoints.wait()
+
+
 class _Run:
-    """One run. Results are read one call late, so that the device always has the next thing to do."""
+    """What concerns one seed."""
 
     def __init__(
         self,
@@ -84,59 +186,29 @@ class _Run:
         checkpoints: Checkpoints,
         log: Log,
         progress: Progress,
-        save_seconds: float,
-        save_best: bool,
+        *,
+        shown: bool,
     ) -> None:
         self.trainer, self.seed, self.key = trainer, seed, jax.random.key(seed)
         self.checkpoints, self.log, self.progress = checkpoints, log, progress
-        self.save_seconds, self.save_best = save_seconds, save_best
-        self.saved = self.looked = time.monotonic()
+        self.shown = shown  # one of several seeds is enough to look at
+        self.looked = time.monotonic()
         rows = log.rows()
         self.best = min((row[checkpoints.best] for row in rows), default=math.inf)
         # A run that was resumed has taken the time of all its parts.
-        self.began = self.saved - (rows[-1]["perf/seconds"] if rows else 0.0)
+        self.began = self.looked - (rows[-1]["perf/seconds"] if rows else 0.0)
         self.labels = jax.device_put(trainer.val.dataset.labels)
         self.unread: tuple[int, Sums] | None = None
         self.unwritten: tuple[Sums, dict[str, Any]] | None = None
         self.row: dict[str, Any] | None = None  # the last line written
 
-    def to_the_end(
-        self, state: TrainState, step: int, should_stop: Callable[[], bool]
-    ) -> TrainState:
-        trainer = self.trainer
-        while step < trainer.total_steps:
-            epoch, first = divmod(step, trainer.train.steps)
-            plan = trainer.train.shuffled(self.seed, epoch)
-            to_evaluation = trainer.evaluate_every - step % trainer.evaluate_every
-            last = min(trainer.train.steps, first + to_evaluation)
-            for piece in trainer.train.pieces(plan, first, last, seed=self.seed, epoch=epoch):
-                state, sums = self._advance(state, piece)
-                step += piece.num_steps
-                self._read(step, sums)
-                if step % trainer.evaluate_every == 0 or step == trainer.total_steps:
-                    state = self._evaluate(state, step, sums)
-                due = time.monotonic() - self.saved >= self.save_seconds
-                stop, due = together(should_stop(), due)
-                if stop:
-                    self._save(state, step)
-                    self.checkpoints.wait()
-                    raise Stopped(f"stopped at step {step} of {trainer.total_steps}; state saved")
-                if due:
-                    self._save(state, step)
-        self._save(state, step)
-        self.checkpoints.wait()
-        return state
+    def pieces(self, epoch: int, first: int, last: int) -> Iterator[Piece]:
+        """The batches of an epoch from step `first` to before `last`."""
+        feed = self.trainer.train
+        plan = feed.shuffled(self.seed, epoch)
+        return feed.pieces(plan, first, last, seed=self.seed, epoch=epoch)
 
-    def _advance(self, state: TrainState, piece: Piece) -> tuple[TrainState, Sums]:
-        if self.trainer.compilations()["train"]:
-            return self.trainer.advance(state, piece, self.key)
-        self.progress.say("compiling the training step ...")
-        start = time.monotonic()
-        result = jax.block_until_ready(self.trainer.advance(state, piece, self.key))
-        self.progress.say(f"first step after {time.monotonic() - start:.1f} s")
-        return result
-
-    def _read(self, step: int, sums: Sums) -> None:
+    def read(self, step: int, sums: Sums) -> None:
         """Looks at the call before the one that has just been sent off."""
         before, self.unread = self.unread, (step, sums)
         if before is None:
@@ -150,7 +222,7 @@ class _Run:
         sums = jax.device_get(sums)
         self._check(sums)
         self._write()
-        self.progress.update(step, loss=sums.loss / sums.weight)
+        self._show(step, loss=sums.loss / sums.weight)
 
     def _check(self, sums: Sums) -> None:
         if sums.failed >= 0:
@@ -162,7 +234,7 @@ class _Run:
                 "(config.optimizer.clip_norm)"
             )
 
-    def _evaluate(self, state: TrainState, step: int, sums: Sums) -> TrainState:
+    def evaluate(self, state: TrainState, step: int, sums: Sums) -> TrainState:
         """Judges the validation set, lets the method learn from it, and begins new sums."""
         trainer, method = self.trainer, self.trainer.method
         logits = trainer.predict(state, trainer.val)
@@ -201,13 +273,13 @@ class _Run:
                 **spent,
             },
         )
-        state = trainer.after_evaluation(state, method_state)
-        if self.save_best:
-            before = self.best
-            self._finish_reading()
-            if together(self.best < before)[0]:
-                self._save(state, step)
-        return state
+        return trainer.after_evaluation(state, method_state)
+
+    def is_best(self) -> bool:
+        """Whether no evaluation before was as good as the last."""
+        before = self.best
+        self._finish_reading()
+        return self.best < before
 
     def _write(self) -> None:
         """Appends the line of the last evaluation, if it is still to be written."""
@@ -222,7 +294,11 @@ class _Run:
         row["perf/examples_per_second"] = round(self.progress.rate(), 1)
         self.log.append(row)
         facts = {"loss": "train/loss", "val acc": "val/accuracy", "val ECE": "val/ece_mass"}
-        self.progress.update(row["step"], **{name: row[key] for name, key in facts.items()})
+        self._show(row["step"], **{name: row[key] for name, key in facts.items()})
+
+    def _show(self, step: int, **facts: float) -> None:
+        if self.shown:
+            self.progress.update(step, **facts)
 
     def _finish_reading(self) -> None:
         if self.unread is not None:
@@ -230,12 +306,11 @@ class _Run:
             self.unread = None
         self._write()
 
-    def _save(self, state: TrainState, step: int) -> None:
+    def save(self, state: TrainState, step: int) -> None:
         """Saves, after all that led to this state has been found good and is in the log."""
         self._finish_reading()
         here = self.row if self.row is not None and self.row["step"] == step else None
         self.checkpoints.save(step, state, here)
-        self.saved = time.monotonic()
 
 
 def _under(prefix: str, values: dict[str, Any]) -> dict[str, Any]:

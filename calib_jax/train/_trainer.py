@@ -101,7 +101,7 @@ class Trainer:
         self._init = jax.jit(network.init, out_shardings=of_one)
         self._start = jax.jit(self._make_state, out_shardings=place)
         self._run = jax.jit(
-            self._steps,
+            self.steps,
             static_argnames="length",
             donate_argnums=0,
             out_shardings=(place, everywhere),
@@ -225,7 +225,7 @@ class Trainer:
         kind = {"image": np.float32}
         return {k: np.zeros((1, *v.shape[1:]), kind.get(k, v.dtype)) for k, v in inputs}
 
-    def _steps(
+    def steps(
         self,
         state: TrainState,
         arrays: dict[str, jax.Array],
@@ -234,11 +234,14 @@ class Trainer:
         num_steps: jax.Array,
         key: jax.Array,
         length: int,
+        split: bool = True,
     ) -> tuple[TrainState, Sums]:
+        """The pure function behind `advance`; without `split` a batch is not dealt out."""
         piece = Piece(arrays, rows, weights, 0, 0)
+        mesh = self.mesh if split else None
 
         def one(step: Any, state: TrainState) -> TrainState:
-            return self._train_step(state, gather(piece, step, self.mesh, length), key)
+            return self._train_step(state, gather(piece, step, mesh, length), key)
 
         alone = rows.shape[0] == 1
         state = one(0, state) if alone else jax.lax.fori_loop(0, num_steps, one, state)

@@ -70,12 +70,13 @@ def _leave_out_reports() -> None:
     report.plot_reliability = report.plot_risk_coverage = lambda *_, **__: _NoFigure()
     fit = train.fit
 
-    def fit_and_keep(trainer: Any, seed: int, checkpoints: Any, log: Any, **options: Any) -> Any:
-        state = fit(trainer, seed, checkpoints, log, **options)
-        leaves = jax.tree_util.tree_leaves_with_path(state)
-        arrays = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
-        np.savez(log.path.parent / "state.npz", **arrays)
-        return state
+    def fit_and_keep(trainers: Any, seeds: Any, saved: Any, logs: Any, **options: Any) -> Any:
+        states = fit(trainers, seeds, saved, logs, **options)
+        for state, log in zip(states, logs, strict=True):
+            leaves = jax.tree_util.tree_leaves_with_path(state)
+            arrays = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+            np.savez(log.path.parent / "state.npz", **arrays)
+        return states
 
     train.fit = fit_and_keep
 

@@ -1,9 +1,10 @@
 """Trainings that take milliseconds, for tests of what goes on around the steps."""
 
+import contextlib
 import functools
 import pathlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -97,6 +98,19 @@ def fit(
     **options: Any,
 ) -> train.TrainState:
     """`train.fit` in a folder; asked to stop after so many calls."""
+    return fit_seeds(made, folder, [0], calls=calls, say=say, **options)[0]
+
+
+def fit_seeds(
+    made: train.Trainer,
+    folder: pathlib.Path,
+    seeds: Sequence[int],
+    *,
+    calls: int | None = None,
+    say: Callable[[str], None] = print,
+    **options: Any,
+) -> list[train.TrainState]:
+    """`fit` for several seeds at once, the first in the folder itself, others in folders there."""
     asked = 0
 
     def should_stop() -> bool:
@@ -104,10 +118,17 @@ def fit(
         asked += 1
         return asked == calls
 
-    folder.mkdir(exist_ok=True)
-    with train.Checkpoints(folder / "checkpoints", best="val/nll", say=say) as checkpoints:
-        log = train.Log(folder / "metrics.jsonl")
-        return train.fit(made, 0, checkpoints, log, should_stop=should_stop, **options)
+    places = [folder / (str(seed) if i else "") for i, seed in enumerate(seeds)]
+    with contextlib.ExitStack() as opened:
+        checkpoints, logs = [], []
+        for place in places:
+            place.mkdir(exist_ok=True)
+            saved = train.Checkpoints(place / "checkpoints", best="val/nll", say=say)
+            checkpoints.append(opened.enter_context(saved))
+            logs.append(train.Log(place / "metrics.jsonl"))
+        return train.fit(
+            [made] * len(seeds), seeds, checkpoints, logs, should_stop=should_stop, **options
+        )
 
 
 def rows(folder: pathlib.Path) -> list[dict[str, Any]]:

@@ -1,0 +1,114 @@
+"""Several seeds in one program: their states side by side, a step of all of them at once."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calib_jax.train import _mesh
+from calib_jax.train._feed import Piece
+from calib_jax.train._step import Sums, TrainState
+from calib_jax.train._trainer import Trainer
+
+
+class Alone:
+    """The steps of one seed; what `Abreast` is for several."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+
+    def join(self, states: Sequence[TrainState]) -> Any:
+        return states[0]
+
+    def part(self, joined: Any) -> list[TrainState]:
+        return [joined]
+
+    def advance(
+        self, joined: Any, pieces: Sequence[Piece], keys: Sequence[jax.Array]
+    ) -> tuple[Any, list[Sums]]:
+        state, sums = self.trainer.advance(joined, pieces[0], keys[0])
+        return state, [sums]
+
+    def is_compiled(self) -> bool:
+        return self.trainer.compilations()["train"] > 0
+
+
+class Abreast:
+    """The steps of several seeds by vmap over states, batches and keys.
+
+    The seeds are dealt out over the devices, where their number is a multiple of the devices' and no
+    device then needs to hear of another; else every batch is, as it is for one seed.
+
+    Args:
+      trainers: of each seed, the same one or such that differ in what was handed to them.
+    """
+
+    def __init__(self, trainers: Sequence[Trainer]) -> None:
+        first, number = trainers[0], len(trainers)
+        _check(trainers)
+        self.first = first
+        dealt = number % first.mesh.size == 0
+        everywhere = _mesh.replicated(first.mesh)
+        place = _mesh.split(first.mesh) if dealt else everywhere
+        steps = functools.partial(first.steps, length=0, split=not dealt)
+
+        def one_of(joined: Any, i: int) -> Any:
+            return jax.tree.map(lambda x: x[i], joined)
+
+        def advance(joined: TrainState, *rest: Any) -> tuple[TrainState, list[Sums]]:
+            joined, sums = jax.vmap(steps, in_axes=(0, None, 0, 0, None, 0))(joined, *rest)
+            return joined, [one_of(sums, i) for i in range(number)]
+
+        self._join = jax.jit(
+            lambda states: jax.tree.map(lambda *x: jnp.stack(x), *states), out_shardings=place
+        )
+        self._part = jax.jit(
+            lambda joined: [one_of(joined, i) for i in range(number)], out_shardings=everywhere
+        )
+        self._advance = jax.jit(advance, donate_argnums=0, out_shardings=(place, everywhere))
+
+    def join(self, states: Sequence[TrainState]) -> Any:
+        """One tree with the arrays of all states `[seeds, …]`."""
+        return self._join(list(states))
+
+    def part(self, joined: Any) -> list[TrainState]:
+        """The states that were joined, in memory of their own."""
+        return self._part(joined)
+
+    def advance(
+        self, joined: Any, pieces: Sequence[Piece], keys: Sequence[jax.Array]
+    ) -> tuple[Any, list[Sums]]:
+        """Takes the steps of each seed's piece; see `Trainer.advance`."""
+        rows, weights = (
+            np.stack([getattr(p, name) for p in pieces]) for name in ("rows", "weights")
+        )
+        count = np.int32(pieces[0].num_steps)
+        return self._advance(joined, pieces[0].arrays, rows, weights, count, jnp.stack(keys))
+
+    def is_compiled(self) -> bool:
+        compiled: Any = self._advance
+        return compiled._cache_size() > 0
+
+
+def _check(trainers: Sequence[Trainer]) -> None:
+    """What has other shapes for every seed cannot be one program for all of them."""
+    first = trainers[0]
+    reason = ""
+    if first.train.lengths is not None:
+        reason = "texts are batched by length, and the seeds' batches differ in theirs"
+    elif not first.train.resident:
+        reason = f"{first.train.dataset.name} is too large to be on the devices"
+    elif first.setup.sharding != "replicated":
+        reason = f"sharding={first.setup.sharding!r} deals out the parameters of one seed"
+    elif any(_shapes(t) != _shapes(first) for t in trainers):
+        reason = "the seeds have states or groups of examples of different sizes"
+    if reason:
+        raise ValueError(f"seeds_in_parallel=True: {reason}; expected False here")
+
+
+def _shapes(trainer: Trainer) -> Any:
+    shapes = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(trainer.abstract_state())]
+    return trainer.train.steps, trainer.train.batch_size, shapes
