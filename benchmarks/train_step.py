@@ -16,9 +16,10 @@ import numpy as np
 
 from benchmarks._harness import Call, Case, Contestant
 from calib_jax import data, methods, models, train
-from calib_jax.train import _loop, _progress
+from calib_jax.train import _abreast, _loop, _progress
 
 _CLASSES = 10
+_SEEDS = 4
 
 
 def cases(quick: bool) -> Iterator[Case]:
@@ -42,6 +43,18 @@ def cases(quick: bool) -> Iterator[Case]:
         ],
         tolerance=0.0,
     )
+    for name, options in (("mlp", {"widths": (256,)}), ("resnet20", {})):
+        few = min(batch, 16) if name == "resnet20" else batch
+        yield Case(
+            f"a step of {_SEEDS} seeds, {name}, B={few}",
+            Contestant("in one program", lambda n=name, o=options, b=few: _seeds(b, n, o, True)),
+            [
+                Contestant(
+                    "one after the other", lambda n=name, o=options, b=few: _seeds(b, n, o, False)
+                )
+            ],
+            tolerance=0.0,
+        )
     yield Case(
         "from the command to the first step, warm compilation cache",
         Contestant("configs/smoke/digits.py", _command),
@@ -62,10 +75,12 @@ def _images(n: int) -> data.Dataset:
     )
 
 
-def _trainer(method: str, batch: int, steps: int) -> train.Trainer:
+def _trainer(
+    method: str, batch: int, steps: int, network: str = "resnet20", **options: Any
+) -> train.Trainer:
     schedule = train.make_schedule("constant", 0.01, total_steps=steps)
     return train.Trainer(
-        train.Network(models.create("resnet20", _CLASSES)),
+        train.Network(models.create(network, _CLASSES, **options)),
         methods.create(method),
         lambda *_: train.make_optimizer("sgd", schedule, weight_decay=5e-4),
         _images(batch * steps),
@@ -83,6 +98,28 @@ def _step(method: str, batch: int) -> Call:
         nonlocal state
         state, sums = jax.block_until_ready(trainer.advance(state, piece, key))
         return sums.weight > 0
+
+    return call
+
+
+def _seeds(batch: int, network: str, options: dict[str, Any], abreast: bool) -> Call:
+    """A step of each of several seeds."""
+    trainer = _trainer("adafocal", batch, 1, network, **options)
+    program = _abreast.Abreast([trainer] * _SEEDS) if abreast else _abreast.Alone(trainer)
+    states: list[Any] = [trainer.init(seed) for seed in range(_SEEDS)]
+    keys = [jax.random.key(seed) for seed in range(_SEEDS)]
+    pieces = [next(trainer.train.pieces(trainer.train.shuffled(s, 0), 0, 1)) for s in range(_SEEDS)]
+    groups = [slice(None)] if abreast else [slice(i, i + 1) for i in range(_SEEDS)]
+    joined = [program.join(states[group]) for group in groups]
+
+    def call() -> Any:
+        nonlocal joined
+        found = [
+            program.advance(one, pieces[group], keys[group])
+            for one, group in zip(joined, groups, strict=True)
+        ]
+        joined = [one for one, _ in jax.block_until_ready(found)]
+        return sum(float(sums.weight) > 0 for _, parts in found for sums in parts)
 
     return call
 
@@ -110,8 +147,9 @@ def _runner(batch: int, steps: int) -> Call:
         with contextlib.redirect_stderr(io.StringIO()):
             progress = _progress.Progress("epoch", steps, 0, batch)
             log = train.Log(folder / "metrics.jsonl")
-            run = _loop._Run(trainer, 0, checkpoints, log, progress, 1e9, False)
-            return int(run.to_the_end(trainer.init(0), 0, lambda: False).step)
+            run = _loop._Run(trainer, 0, checkpoints, log, progress, shown=True)
+            loop = _loop._Loop(_abreast.Alone(trainer), [run], progress, 1e9, False)
+            return int(loop.to_the_end(trainer.init(0), 0, lambda: False)[0].step)
 
     return call
 

@@ -48,6 +48,12 @@ def results(folder: pathlib.Path, kinds: Iterable[str] = KINDS) -> dict[str, np.
         found[f"{kind} compilations"] = np.asarray(list(made.compilations().values()))
         if kind == "adafocal":
             found["resumed"] = np.asarray(_resumed(made, folder / "parts", state))
+    # Eight seeds, one for each of eight devices, and three, whose batches are dealt out.
+    made = trainer("adafocal")
+    for seeds in (range(8), range(3)):
+        state = small.fit_seeds(made, folder / f"{len(seeds)}_seeds", seeds)[-1]
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+            found[f"{len(seeds)} seeds{jax.tree_util.keystr(path)}"] = train.whole(leaf)
     return found
 
 

@@ -110,6 +110,20 @@ def test_two_processes_are_one_run(
         np.testing.assert_allclose(one[name], processes[name], rtol=2e-4, atol=2e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("seeds", ["8 seeds", "3 seeds"])
+def test_seeds_in_parallel(
+    seeds: str,
+    one: dict[str, np.ndarray],
+    eight: dict[str, np.ndarray],
+    processes: dict[str, np.ndarray],
+) -> None:
+    names = [name for name in one if name.startswith(seeds)]
+    assert any(".params" in name for name in names)
+    for name in names:
+        for found in (eight, processes):
+            np.testing.assert_allclose(one[name], found[name], rtol=2e-4, atol=2e-5, err_msg=name)
+
+
 def _start(kind: str) -> dict[str, np.ndarray]:
     leaves = jax.tree_util.tree_leaves_with_path(on_devices.trainer(kind).init(0))
     return {f"{kind}{jax.tree_util.keystr(path)}": np.asarray(leaf) for path, leaf in leaves}
