@@ -25,6 +25,7 @@ SHAPES = {
     "mnli": (None, 3),
     "qqp": (None, 2),
     "twitter_ppdb": (None, 2),
+    "msrp": (None, 2),
     "swag": (None, 4),
     "hellaswag": (None, 4),
     "goemotions": (None, 6),
@@ -104,7 +105,7 @@ def test_dry_run(path, network, fake_data, monkeypatch, tmp_path) -> None:
         config.method.variants.sim_mixup_csd.generations = 2
         config.method.name = "sim_mixup_csd"
     elif "aum_mixup" in names:
-        config.method.name = "m_mixup_ls,aum_mixup_ls"
+        config.method.name = "m_mixup,aum_mixup_ls"
     elif "autolabel" in names:
         # A small network: the steps of an attack are traced one by one.
         config.model.name, config.data.num_train = "resnet20", 0

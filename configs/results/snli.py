@@ -3,27 +3,27 @@
     python -m calib_jax.main --config configs/results/snli.py:roberta --workdir runs/results_snli_roberta
 
 After the colon: bert or roberta. As configs/aum_mixup/snli.py but for: all-MiniLM-L6-v2 or a RoBERTa of
-30 million parameters (six layers, 384 wide each) in models/, 2,000 random training pairs, 1,000 of each
+30 million parameters (six layers, 384 wide each) in models/, 1,500 random training pairs, 1,000 of each
 other set, batches of 16, a rate of 1e-4, two seeds. What came of it is in docs/results.md.
 """
 
 from calib_jax import experiment
 
-PRETRAINED = {"bert": "models/all-MiniLM-L6-v2", "roberta": "models/roberta-30m"}
+NETWORKS = {"bert": "models/all-MiniLM-L6-v2", "roberta": "models/roberta-30m"}
 
 
 def get_config(network="roberta"):
-    if network not in PRETRAINED:
-        raise ValueError(f"network {network!r}: expected one of {', '.join(PRETRAINED)}")
+    if network not in NETWORKS:
+        raise ValueError(f"network {network!r}: expected one of {', '.join(NETWORKS)}")
     config = experiment.default_config()
     config.seeds = (0, 1)
     config.data.name = "snli"
-    config.data.num_train = 2000
+    config.data.num_train = 1500
     config.data.num_eval = 1000
     config.data.max_length = 64
     config.data.shift = ("mnli",)
     config.model.name = network
-    config.model.pretrained = PRETRAINED[network]
+    config.model.pretrained = NETWORKS[network]
     config.model.options.head = "linear"
     config.optimizer.name = "adamw"
     config.optimizer.learning_rate = 1e-4
