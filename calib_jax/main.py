@@ -26,6 +26,9 @@ _DISTRIBUTED = flags.DEFINE_enum(
     "Several processes: env reads JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID; "
     "auto asks Slurm, Open MPI, the TPU pod or Kubernetes (see launch/).",
 )  # fmt: skip
+_SWEEP_INDEX = flags.DEFINE_integer(
+    "sweep_index", None, "Do one of the runs (see --dry_run), while other jobs do the others."
+)
 _LIST = flags.DEFINE_bool("list", False, "Show methods, models, data sets and configs, then stop.")
 
 
@@ -54,12 +57,9 @@ def _run() -> int:
     config = _CONFIG.value
     if config is None:
         raise ValueError("which config? --config FILE (see --list)")
-    if _PRINT.value:
-        print(config)
-        return 0
     experiment.keep_compiled()
-    if _DRY_RUN.value:
-        print(experiment.describe(config))
+    if _PRINT.value or _DRY_RUN.value:
+        print(config if _PRINT.value else experiment.describe(config))
         return 0
     if not _WORKDIR.value:
         raise ValueError("where to? --workdir FOLDER")
@@ -67,7 +67,7 @@ def _run() -> int:
     if _DISTRIBUTED.value != "none":
         print(found, file=sys.stderr)
     say = print if train.is_first() else lambda *_: None
-    say(experiment.run(config, pathlib.Path(_WORKDIR.value), say))
+    say(experiment.run(config, pathlib.Path(_WORKDIR.value), say, _SWEEP_INDEX.value))
     return 0
 
 
@@ -82,7 +82,7 @@ def _in_short(error: Exception) -> str:
 
 
 def _flag_help() -> str:
-    own = (_CONFIG, _WORKDIR, _DRY_RUN, _PRINT, _LIST, _DISTRIBUTED)
+    own = (_CONFIG, _WORKDIR, _DRY_RUN, _PRINT, _LIST, _SWEEP_INDEX, _DISTRIBUTED)
     return "\n".join(f"  --{flag.name:<14}{flags.FLAGS[flag.name].help}" for flag in own)
 
 

@@ -49,6 +49,12 @@ def test_without_arguments_they_tell_their_use(script: str) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_task_of_an_array_does_its_run() -> None:
+    done = _run("slurm.sbatch", "--print", *RUN, SLURM_ARRAY_TASK_ID="3")
+    assert "--distributed=auto --sweep_index=3 --config" in done.stdout
+    assert "--sweep_index" not in _run("slurm.sbatch", "--print", *RUN).stdout
+
+
 def test_local_processes_have_their_place() -> None:
     done = _run("local.sh", "--print", "3", *RUN, PORT="7777", DEVICES="2")
     lines = done.stdout.splitlines()

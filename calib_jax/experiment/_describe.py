@@ -47,4 +47,7 @@ def describe(config: Any) -> str:
     for share in config.fine_tune.shares if sets.tune is not None else ():
         tune, number = config.fine_tune, num_examples(share, sets)
         lines.append(f"fine-tune  {tune.data}: {tune.epochs} epochs of {number} examples")
+    runs = len(names) * len(seeds)
+    order = ", then of ".join(names)
+    lines.append(f"runs       {runs} (--sweep_index 0 to {runs - 1}): the seeds of {order}")
     return "\n".join(lines)

@@ -26,36 +26,65 @@ _HANDED_OVER = "handed_over.npz"
 _APART = 1_000_003  # between the seeds of one run's trainings: others' are not so far from 0
 
 
-def run(config: Any, workdir: pathlib.Path, say: Callable[[str], None] = print) -> str:
+def run(
+    config: Any,
+    workdir: pathlib.Path,
+    say: Callable[[str], None] = print,
+    sweep_index: int | None = None,
+) -> str:
     """Runs what is not finished yet and reports on all of it.
 
     Args:
       config: from `default_config`.
       workdir: where everything goes; the same config in the same folder goes on.
       say: called with lines for the user.
+      sweep_index: do only this of the runs, which are all seeds of the first method, then of the second
+        and so on, and what it builds on. Others may be done in the same workdir at the same time.
 
     Returns:
       The comparison, to be printed.
     """
     _config.check(config)
-    names, seeds = _config.method_names(config), _config.seeds(config)
+    names, seeds = with_teachers(config, _config.method_names(config)), _config.seeds(config)
     check_calibrators(config.calibrate)  # now, not after hours of training
-    with _workdir.locked(workdir), StopRequest() as stop:
-        if train.is_first():
-            _workdir.claim(workdir, config)
-        train.wait_for_all("the workdir is ours")
+    job: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if sweep_index is not None:
+        name, seed = _chosen(names, seeds, sweep_index)
+        names, seeds = with_teachers(config, [name]), [seed]
+        # Not the lock of the run's folder: who builds on the run may be doing it, then we wait.
+        job = _workdir.locked(_workdir.run_folder(workdir, name, seed), ".job")
+    with _workdir.locked(workdir, shared=sweep_index is not None), StopRequest() as stop:
+        in_turn = functools.partial(_workdir.locked, say=say, should_stop=stop.requested)
+        with in_turn(workdir, ".turn"):
+            if train.is_first():
+                _workdir.claim(workdir, config)
+            train.wait_for_all("the workdir is ours")
         sets = functools.cache(lambda: _load(config, say))
-        for name in with_teachers(config, names):
-            runner = _Runner(config, name, sets, say, stop.requested)
-            if config.seeds_in_parallel:
-                runner.train_ahead(seeds, workdir / name)
-            for seed in seeds:
-                folder = workdir / name / f"seed_{seed}"
-                if (folder / "results.json").exists():
-                    say(f"{name}, seed {seed}: finished before")
-                else:
-                    runner.run(seed, folder)
-        return report.write_report(workdir) if train.is_first() else ""
+        with job:
+            for name in names:
+                runner = _Runner(config, name, sets, say, stop.requested, in_turn)
+                if config.seeds_in_parallel:
+                    runner.train_ahead(seeds, workdir / name)
+                for seed in seeds:
+                    folder = _workdir.run_folder(workdir, name, seed)
+                    with in_turn(folder):
+                        if (folder / "results.json").exists():
+                            say(f"{name}, seed {seed}: finished before")
+                        else:
+                            runner.run(seed, folder)
+        # Whoever of a sweep comes last finds all of it finished.
+        with in_turn(workdir, ".turn"):
+            return report.write_report(workdir) if train.is_first() else ""
+
+
+def _chosen(names: Sequence[str], seeds: Sequence[int], index: int) -> tuple[str, int]:
+    runs = [(name, seed) for name in names for seed in seeds]
+    if not 0 <= index < len(runs):
+        raise ValueError(
+            f"sweep_index={index}: expected 0 to {len(runs) - 1}, as there are {len(runs)} runs "
+            f"({len(names)} methods x {len(seeds)} seeds)"
+        )
+    return runs[index]
 
 
 def _load(config: Any, say: Callable[[str], None]) -> _build.Data:
@@ -76,9 +105,10 @@ class _Runner:
         sets: Callable[[], _build.Data],
         say: Callable[[str], None],
         should_stop: Callable[[], bool],
+        in_turn: Callable[[pathlib.Path], contextlib.AbstractContextManager[None]],
     ) -> None:
         self.config, self.name, self.sets = config, name, sets
-        self.say, self.should_stop = say, should_stop
+        self.say, self.should_stop, self.in_turn = say, should_stop, in_turn
         self.phases = phases(config, name)
         self.first_trainer = functools.cache(lambda: self._trainer(self.phases[0], {}))
 
@@ -99,7 +129,10 @@ class _Runner:
                 functools.partial(self._fit_one, phase, seed, place, dict(handed))
             )
             if phase is not self.phases[-1]:
-                handed |= _handed_over(phase, place, trained)
+                # What is not the run's own, others of a sweep may be training or asking for, too.
+                own = phase.row == self.name
+                with contextlib.nullcontext() if own else self.in_turn(place):
+                    handed |= _handed_over(phase, place, trained)
             if phase.row == self.name:
                 path = place / ("results.json" if place == folder else "evaluation.json")
                 if not path.exists():

@@ -6,11 +6,13 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from importlib import metadata
-from typing import Any
+from typing import IO, Any
 
 import jax
 import numpy as np
@@ -24,28 +26,75 @@ _FREE = (
     *("seeds", "method.name", "data.dir", "tensorboard", "train.workers", "train.sharding"),
     *("checkpoint.seconds", "checkpoint.keep"),
 )
+_LOOK_AGAIN = 1.0  # seconds between two looks at a lock that another process holds
 
 
 @contextlib.contextmanager
-def locked(workdir: pathlib.Path) -> Iterator[None]:
-    """Keeps a second process out of the workdir; the lock goes when the process does, however."""
-    if not train.is_first():  # the first process holds it for all
+def locked(
+    folder: pathlib.Path,
+    name: str = ".lock",
+    *,
+    shared: bool = False,
+    say: Callable[[str], None] | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Iterator[None]:
+    """Keeps other processes out of a folder; the lock goes when the process does, however.
+
+    Of the processes of a run, which all must ask, the first one holds it.
+
+    Args:
+      folder: made if need be.
+      name: of the lock; those with different names do not keep each other out.
+      shared: keep out only those who do not share it.
+      say: wait until the lock is free, and tell the user for whom; without it that is an error.
+      should_stop: asked while waiting.
+    """
+    first = train.is_first()
+    if first:
+        folder.mkdir(parents=True, exist_ok=True)
+    with (folder / name).open("a+") if first else contextlib.nullcontext() as file:
+        told = False
+        while True:
+            # Not one long wait of the first: the others would give it up for lost.
+            taken, stop = train.together(
+                file is not None and not _lock(file, shared), should_stop()
+            )
+            if not taken:
+                break
+            owner = _owner(file)
+            if say is None:
+                raise ValueError(
+                    f"{folder} is in use by {owner}; wait for it, or choose another --workdir"
+                )
+            if stop:
+                raise train.Stopped(f"stopped while waiting for {owner}")
+            if not told:
+                say(f"waiting for {owner}, at work in {folder}")
+                told = True
+            time.sleep(_LOOK_AGAIN)
+        if file is not None:
+            file.truncate(0)
+            sharers = "a sweep, last joined by " if shared else ""
+            file.write(f"{sharers}process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
         yield
-        return
-    workdir.mkdir(parents=True, exist_ok=True)
-    with (workdir / ".lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            owner = file.read().strip() or "unknown"
-            raise ValueError(
-                f"{workdir} is in use by process {owner}; wait for it, or choose another --workdir"
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
+
+
+def _lock(file: IO[str], shared: bool) -> bool:
+    """Whether the lock could be had at once."""
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _owner(file: IO[str] | None) -> str:
+    """Who wrote last into the file of a lock."""
+    if file is None:  # known to the first process only
+        return "another process"
+    file.seek(0)
+    return (file.read().splitlines() or ["another process"])[-1]
 
 
 def claim(workdir: pathlib.Path, config: Any) -> None:
@@ -76,6 +125,10 @@ def describe(config: dict[str, Any]) -> dict[str, Any]:
         "git": _git_hash(),
         "devices": [device.device_kind for device in jax.devices()],
     }
+
+
+def run_folder(workdir: pathlib.Path, name: str, seed: int) -> pathlib.Path:
+    return workdir / name / f"seed_{seed}"
 
 
 def phase_folder(run: pathlib.Path, phase: str, row: str) -> pathlib.Path:

@@ -13,6 +13,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from calib_jax.report._comparison import Cell, Table, calibrator_tables, compact_table
+from calib_jax.report._files import write_whole
 from calib_jax.report._text import legend
 
 _SHARPNESS = 1.5  # picture's pixels per pixel of the page
@@ -108,7 +109,7 @@ def write_html(
         *(_section(section) for section in sections if section.folded),
     ]
     page = string.Template(_PAGE).substitute(title=escape(title), body="\n".join(body))
-    pathlib.Path(path).write_text(page, encoding="utf-8")
+    write_whole(pathlib.Path(path), page)
 
 
 def png(figure: Figure) -> bytes:

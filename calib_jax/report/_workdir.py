@@ -16,6 +16,7 @@ from calib_jax.report._bin_plots import plot_correspondence, plot_gamma
 from calib_jax.report._comparison import detection_table, generation_tables, shift_table
 from calib_jax.report._confusion import confusion_sections
 from calib_jax.report._dynamics_plots import plot_dynamics
+from calib_jax.report._files import write_whole
 from calib_jax.report._html import Picture, Section, png, write_html
 from calib_jax.report._plots import plot_reliability, plot_roc
 from calib_jax.report._robustness import (
@@ -98,10 +99,10 @@ def write_report(workdir: str | pathlib.Path) -> str:
     )
     (workdir / "plots").mkdir(exist_ok=True)
     for name, picture in plots.items():
-        (workdir / "plots" / f"{name}.png").write_bytes(picture)
-    (workdir / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+        write_whole(workdir / "plots" / f"{name}.png", picture)
+    write_whole(workdir / "summary.json", json.dumps(summary, indent=2) + "\n")
     named = {part: _named(config, part) for part in ("data", "model")}
-    (workdir / "summary.md").write_text(summary_markdown(summary, **named), encoding="utf-8")
+    write_whole(workdir / "summary.md", summary_markdown(summary, **named))
     return f"{comparison_text(summary)}\nreport: {workdir / 'report.html'}"
 
 

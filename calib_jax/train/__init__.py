@@ -15,6 +15,7 @@ from calib_jax.train._processes import LOST_SECONDS as LOST_SECONDS
 from calib_jax.train._processes import MODES as MODES
 from calib_jax.train._processes import is_first as is_first
 from calib_jax.train._processes import join as join
+from calib_jax.train._processes import together as together
 from calib_jax.train._processes import wait_for_all as wait_for_all
 from calib_jax.train._processes import whole as whole
 from calib_jax.train._step import TrainState as TrainState

@@ -43,6 +43,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
     # With one thread of its own, a process that has only imported things can be forked safely.
     environment = {k: v for k, v in os.environ.items() if k != "CALIB_JAX_DATA"}
     environment["OPENBLAS_NUM_THREADS"] = "1"
+    environment["PYTHONPATH"] = str(ROOT)  # this clone, whichever is installed
     nursery = subprocess.Popen(
         [sys.executable, pathlib.Path(__file__).with_name("nursery.py")],
         stdin=subprocess.PIPE,

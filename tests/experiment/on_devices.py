@@ -15,7 +15,8 @@ import jax
 import numpy as np
 from experiment import small
 
-from calib_jax import train
+from calib_jax import methods, train
+from calib_jax.experiment import _phases
 
 RESNET = {"stages": (1,), "widths": (4,), "stem_width": 4}
 KINDS: dict[str, dict[str, Any]] = {
@@ -24,6 +25,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "mmce": {"method": "mmce"},
     "accumulated": {"method": "adafocal", "accumulate": 2, "steps_per_call": 2},
     "aum_mixup": {"method": "aum_mixup", "batch_size": 8},
+    "autolabel": {"method": methods.create("mixup_autolabel", num_buckets=2, alpha=0.5)},
+    "csd": {"method": "csd"},
     "fsdp": {"method": "adafocal", "sharding": "fsdp", "model_options": {"widths": (16,)}},
     "statistics": {"method": "cross_entropy", "model": "resnet20", "model_options": RESNET},
 }
@@ -46,6 +49,9 @@ def results(folder: pathlib.Path, kinds: Iterable[str] = KINDS) -> dict[str, np.
         for key, value in small.rows(folder / kind)[-1].items():
             found[f"{kind} {key}"] = np.asarray(value)
         found[f"{kind} compilations"] = np.asarray(list(made.compilations().values()))
+        if kind == "csd":
+            for key, value in _phases._teach(made, state).items():  # the generation after it
+                found[f"csd handed over {key}"] = value
         if kind == "adafocal":
             found["resumed"] = np.asarray(_resumed(made, folder / "parts", state))
     # Eight seeds, one for each of eight devices, and three, whose batches are dealt out.

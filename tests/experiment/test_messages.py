@@ -84,6 +84,15 @@ def test_values(command: Command, tmp_path: pathlib.Path, override: str, message
     assert not list(tmp_path.rglob("metrics.jsonl"))
 
 
+@pytest.mark.parametrize("index", [-1, 6])
+def test_sweep_index(command: Command, tmp_path: pathlib.Path, index: int) -> None:
+    several = ("--config.method.name=cross_entropy,adafocal", "--config.seeds=0,1,2")
+    done = command(*SMOKE, *several, "--workdir", tmp_path / "x", f"--sweep_index={index}")
+    expected = "expected 0 to 5, as there are 6 runs (2 methods x 3 seeds)"
+    assert (done.code, done.err) == (2, f"error: sweep_index={index}: {expected}\n")
+    assert not (tmp_path / "x").exists()
+
+
 def test_two_that_do_not_go_together(command: Command, tmp_path: pathlib.Path) -> None:
     adam = ("--config.optimizer.name=adam", "--config.optimizer.weight_decay=0.1")
     done = command(*SMOKE, "--workdir", tmp_path, *adam)
@@ -196,7 +205,7 @@ def test_help(command: Command) -> None:
         done = command(*arguments)
         assert (done.code, done.err) == (0, "")
         assert "python -m calib_jax.main --config configs/quickstart.py --workdir runs/" in done.out
-        for flag in ("config", "workdir", "dry_run", "print_config", "list"):
+        for flag in ("config", "workdir", "dry_run", "print_config", "list", "sweep_index"):
             assert re.search(rf"^  --{flag} +[A-Z].*\.$", done.out, re.M), flag
 
 
@@ -228,6 +237,8 @@ def test_dry_run(command: Command, tmp_path: pathlib.Path) -> None:
     assert f"mlp: {64 * 32 + 32 + 32 * 10 + 10:,} parameters" in done.out
     assert "3 epochs, batch 24 on 1 devices" in done.out
     assert "2 methods x 3 seeds" in done.out
+    order = "the seeds of cross_entropy, then of adafocal"
+    assert done.out.endswith(f"runs       6 (--sweep_index 0 to 5): {order}\n")
     for name in ("cross_entropy", "adafocal"):
         assert re.search(rf"^train +{name}: 15 steps of 24; state .* MB", done.out, re.M)
     assert not (tmp_path / "x").exists()

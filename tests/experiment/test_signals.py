@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import socket
 
 import pytest
 from experiment.conftest import DIGITS, Command, assert_same_run
@@ -65,9 +66,8 @@ def test_damaged_checkpoints(command: Command, whole: pathlib.Path, tmp_path: pa
 
 
 def test_a_second_process_is_refused(command: Command, tmp_path: pathlib.Path) -> None:
-    refused = (
-        f"{tmp_path} is in use by process {os.getpid()}; wait for it, or choose another --workdir"
-    )
+    owner = f"process {os.getpid()} on {socket.gethostname()}"
+    refused = f"{tmp_path} is in use by {owner}; wait for it, or choose another --workdir"
     with _workdir.locked(tmp_path):
         done = command(*DIGITS, "--workdir", tmp_path, light=True)
         assert (done.code, done.err) == (2, f"error: {refused}\n")

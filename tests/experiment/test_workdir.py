@@ -29,6 +29,12 @@ def _run_all(workdir: pathlib.Path, **changes: Any) -> list[str]:
     return said
 
 
+def _changes(folder: pathlib.Path) -> dict[pathlib.Path, int]:
+    """When each file was written, but for the lock."""
+    files = [p for p in folder.rglob("*") if p.is_file() and p.name != ".lock"]
+    return {path: path.stat().st_mtime_ns for path in files}
+
+
 def test_another_config_is_refused_with_what_differs(tmp_path: pathlib.Path) -> None:
     _workdir.claim(tmp_path, small.config())
     before = (tmp_path / "config.json").read_text()
@@ -66,13 +72,13 @@ def test_keys_that_came_or_went_are_differences() -> None:
 def test_seeds_and_methods_may_join_and_what_is_finished_stays(tmp_path: pathlib.Path) -> None:
     assert _run_all(tmp_path) == []
     first = tmp_path / "cross_entropy" / "seed_0"
-    files = {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.is_file()}
+    files = _changes(first)
     assert first / "metrics.jsonl" in files
     assert first / "results.json" in files
 
     said = _run_all(tmp_path, seeds=(0, 3), method__name="focal,cross_entropy")
     assert said == ["cross_entropy, seed 0: finished before"]
-    assert {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.is_file()} == files
+    assert _changes(first) == files
     runs = sorted(path.parent.relative_to(tmp_path) for path in tmp_path.rglob("results.json"))
     assert [str(run) for run in runs] == [
         "cross_entropy/seed_0",

@@ -12,11 +12,12 @@ import pytest
 from experiment import on_devices, small
 
 TESTS = pathlib.Path(__file__).parent.parent
-# As many threads as XLA wants for eight devices, however few cores there are.
+# As many threads as XLA wants for eight devices, however few cores there are; and this clone of the
+# library, whichever is installed.
 ENVIRONMENT = {
     "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
     "NPROC": "32",
-    "PYTHONPATH": str(TESTS),
+    "PYTHONPATH": f"{TESTS}:{TESTS.parent}",
 }
 
 
@@ -95,6 +96,13 @@ def test_state_and_log_agree(
         if name.startswith(f"{kind}.params")
     )
     assert moved > 0.01  # far more than the tolerance: there was something to agree about
+
+
+def test_there_was_a_method_to_agree_about(one: dict[str, np.ndarray]) -> None:
+    assert one["autolabel.method.confidence"].max() < 0.99  # begins at 1
+    logits = one["csd handed over teacher_logits"]
+    assert logits.shape == (small.NUM_TRAIN, 3)
+    assert np.abs(logits - small.HANDED["teacher_logits"]).max() > 0.1
 
 
 @pytest.mark.parametrize("kind", ["adafocal", "aum_mixup", "fsdp"])
