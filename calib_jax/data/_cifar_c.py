@@ -1,4 +1,4 @@
-"""CIFAR-10-C: the test images of CIFAR-10, corrupted, from the publishers' .npy files."""
+"""CIFAR-10-C and CIFAR-100-C: corrupted test images, from the publishers' .npy files."""
 
 import pathlib
 
@@ -8,11 +8,9 @@ from calib_jax.data._cifar import MEAN, STD
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import find, official
 
-FOLDER = "CIFAR-10-C"
+FOLDERS = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C"}
+_RECORDS = {"cifar10": 2535967, "cifar100": 3555552}
 _SEVERITIES = 5
-_HOW = (
-    "Get CIFAR-10-C.tar from zenodo.org/records/2535967 and unpack it to <data folder>/CIFAR-10-C/."
-)
 _CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
@@ -25,24 +23,48 @@ def cifar10_c(
 
     There is a test split only. Ids are those of CIFAR-10's test images.
     """
-    name = "cifar10_c"
-    labels_path = find(name, data_dir, (f"{FOLDER}/labels.npy",), _HOW)
+    return _read("cifar10", _CLASSES, split, data_dir, corruption, severity)
+
+
+def cifar100_c(
+    split: str, data_dir: pathlib.Path | None, *, corruption: str = "", severity: int = 5
+) -> Dataset:
+    """CIFAR-100's test images, likewise; its files do not name the classes."""
+    names = tuple(map(str, range(100)))
+    return _read("cifar100", names, split, data_dir, corruption, severity)
+
+
+def _read(
+    clean: str,
+    names: tuple[str, ...],
+    split: str,
+    data_dir: pathlib.Path | None,
+    corruption: str,
+    severity: int,
+) -> Dataset:
+    name, folder = f"{clean}_c", FOLDERS[clean]
+    how = (
+        f"Get {folder}.tar from zenodo.org/records/{_RECORDS[clean]} and unpack it to "
+        f"<data folder>/{folder}/."
+    )
+    labels_path = find(name, data_dir, (f"{folder}/labels.npy",), how)
     if split != "test":
         raise ValueError(f"{name}: split={split!r}: expected 'test', the only one there is")
     if not isinstance(severity, int) or not 1 <= severity <= _SEVERITIES:
         raise ValueError(f"{name}: severity={severity!r}: expected 1, 2, 3, 4 or 5")
-    names = sorted(path.stem for path in labels_path.parent.glob("*.npy") if path != labels_path)
-    if corruption not in names:
+    files = sorted(path.stem for path in labels_path.parent.glob("*.npy") if path != labels_path)
+    if corruption not in files:
         raise ValueError(
-            f"{name}: corruption={corruption!r}: expected one of {', '.join(names) or '(no files)'}, "
+            f"{name}: corruption={corruption!r}: expected one of {', '.join(files) or '(no files)'}, "
             f"as found in {labels_path.parent}"
         )
     images_path = labels_path.with_name(f"{corruption}.npy")
     images, labels = _open(images_path), _open(labels_path)
     n = labels.size // _SEVERITIES
-    if n == 0 or labels.shape != (_SEVERITIES * n,) or labels.min() < 0 or labels.max() > 9:
+    last = len(names) - 1
+    if n == 0 or labels.shape != (_SEVERITIES * n,) or labels.min() < 0 or labels.max() > last:
         raise ValueError(
-            f"{labels_path}: expected labels 0 to 9 of five times the test set, "
+            f"{labels_path}: expected labels 0 to {last} of five times the test set, "
             f"got {labels.dtype} {list(labels.shape)}; get it again"
         )
     if images.dtype != np.uint8 or images.shape != (len(labels), 32, 32, 3):
@@ -57,7 +79,7 @@ def cifar10_c(
         inputs={"image": np.array(images[rows])},
         labels=np.array(labels[rows], np.int32),
         ids=np.arange(n, dtype=np.int32),
-        label_names=_CLASSES,
+        label_names=names,
         notes=official("images", n, 10_000),
         mean=MEAN,
         std=STD,

@@ -9,7 +9,7 @@ from typing import Any
 from calib_jax._hints import expected_one_of
 from calib_jax.data._choices import hellaswag, swag
 from calib_jax.data._cifar import cifar10, cifar100
-from calib_jax.data._cifar_c import FOLDER, cifar10_c
+from calib_jax.data._cifar_c import FOLDERS, cifar10_c, cifar100_c
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._digits import digits
 from calib_jax.data._emotion import (
@@ -34,6 +34,7 @@ _READERS: dict[str, Callable[..., Dataset]] = {
     "cifar10": cifar10,
     "cifar100": cifar100,
     "cifar10_c": cifar10_c,
+    "cifar100_c": cifar100_c,
     "svhn": svhn,
     "tiny_imagenet": tiny_imagenet,
     "imagenet": imagenet,
@@ -83,10 +84,14 @@ def load(
     return reader(split, _folder(data_dir), **options)
 
 
-def has_cifar10_c(corruption: str, data_dir: str | os.PathLike[str] | None = None) -> bool:
-    """Whether the publishers' file of that corruption is there; `data_dir` as in `load`."""
+def has_corrupted(
+    name: str, corruption: str, data_dir: str | os.PathLike[str] | None = None
+) -> bool:
+    """Whether the publishers' corrupted images of a set are there; `data_dir` as in `load`."""
     folder = _folder(data_dir)
-    return folder is not None and (folder / FOLDER / f"{corruption}.npy").is_file()
+    if folder is None or name not in FOLDERS:
+        return False
+    return (folder / FOLDERS[name] / f"{corruption}.npy").is_file()
 
 
 def _folder(data_dir: str | os.PathLike[str] | None) -> pathlib.Path | None:

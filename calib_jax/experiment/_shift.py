@@ -23,8 +23,8 @@ def load_shift(
     Args:
       entry: the name of a set (`'svhn'`), perhaps with options of its reader
         (`'hellaswag?source=wikihow'`), or a corruption and its severity (`'gaussian_noise:5'`) for
-        the test set so corrupted: from CIFAR-10-C's files, if the test set is CIFAR-10's and they are
-        there, else made here, the same for every run.
+        the test set so corrupted: from the files of CIFAR-10-C or CIFAR-100-C, if it is theirs and they
+        are there, else made here, the same for every run.
       test: the test set.
       data_dir: as in `data.load`.
 
@@ -44,12 +44,12 @@ def load_shift(
             "'gaussian_noise:5'"
         )
     name = f"{corruption}_{severity}"
-    if test.name == "cifar10" and data.has_cifar10_c(corruption, data_dir):
+    if data.has_corrupted(test.name, corruption, data_dir):
         return name, _official(test, corruption, int(severity), data_dir)
     if corruption not in augment.CORRUPTIONS:
         raise ValueError(
             f"shift={entry!r}: expected one of {', '.join(augment.CORRUPTIONS)}, "
-            "or for cifar10 one of CIFAR-10-C's files in the data folder"
+            "or for cifar10 and cifar100 one of the published files in the data folder"
         )
     if "image" not in test.inputs:
         raise ValueError(f"shift={entry!r}: {test.name} has no images in memory to corrupt")
@@ -68,16 +68,17 @@ def _official(
     test: Dataset, corruption: str, severity: int, data_dir: str | os.PathLike[str] | None
 ) -> Dataset:
     """The publishers' edition of the very images that the test set holds."""
-    everything = data.load("cifar10_c", "test", data_dir, corruption=corruption, severity=severity)
+    name = f"{test.name}_c"
+    everything = data.load(name, "test", data_dir, corruption=corruption, severity=severity)
     if test.ids.max() >= len(everything):
         raise ValueError(
-            f"CIFAR-10-C: {len(everything)} images of {corruption}, but the test set has "
+            f"{name}: {len(everything)} images of {corruption}, but the test set has "
             f"number {test.ids.max()}; get the complete files"
         )
     part = everything.take(test.ids)
     if not np.array_equal(part.labels, test.labels):
-        raise ValueError("CIFAR-10-C: labels.npy disagrees with the labels of CIFAR-10's test set")
-    note = f"{corruption} {severity} from CIFAR-10-C's files"
+        raise ValueError(f"{name}: labels.npy disagrees with the labels of {test.name}'s test set")
+    note = f"{corruption} {severity} from the files of {name}"
     return dataclasses.replace(part, label_names=test.label_names, notes=(*everything.notes, note))
 
 

@@ -10,11 +10,13 @@ from calib_jax import data
 N = 4  # images of each severity
 
 
-def _write(folder: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
-    folder = folder / "CIFAR-10-C"
+def _write(
+    folder: pathlib.Path, name: str = "CIFAR-10-C", largest: int = 9
+) -> tuple[np.ndarray, np.ndarray]:
+    folder = folder / name
     folder.mkdir()
     images = np.random.default_rng(0).integers(0, 256, (5 * N, 32, 32, 3), dtype=np.uint8)
-    labels = np.tile(np.array([3, 9, 0, 7], np.uint8), 5)
+    labels = np.tile(np.array([3, largest, 0, 7], np.uint8), 5)
     np.save(folder / "gaussian_noise.npy", images)
     np.save(folder / "fog.npy", images[::-1])
     np.save(folder / "labels.npy", labels)
@@ -51,14 +53,14 @@ def test_corruptions_are_files(tmp_path: pathlib.Path) -> None:
 def test_missing_files_are_explained(tmp_path: pathlib.Path, monkeypatch) -> None:
     with pytest.raises(ValueError, match=r"cifar10_c is not here.*labels.npy.*zenodo.org"):
         data.load("cifar10_c", "test", tmp_path, corruption="fog")
-    assert not data.has_cifar10_c("fog", tmp_path)
+    assert not data.has_corrupted("cifar10", "fog", tmp_path)
     _write(tmp_path)
-    assert data.has_cifar10_c("fog", tmp_path)
-    assert not data.has_cifar10_c("snow", tmp_path)
+    assert data.has_corrupted("cifar10", "fog", tmp_path)
+    assert not data.has_corrupted("cifar10", "snow", tmp_path)
     monkeypatch.delenv("CALIB_JAX_DATA", raising=False)
-    assert not data.has_cifar10_c("fog")
+    assert not data.has_corrupted("cifar10", "fog")
     monkeypatch.setenv("CALIB_JAX_DATA", str(tmp_path))
-    assert data.has_cifar10_c("fog")
+    assert data.has_corrupted("cifar10", "fog")
 
 
 def test_files_that_are_not(tmp_path: pathlib.Path) -> None:
@@ -83,3 +85,14 @@ def test_files_that_are_not(tmp_path: pathlib.Path) -> None:
     for wrong in (labels[:-1], labels[:0], labels.reshape(5, 4), labels + 1):
         np.save(names, wrong)
         expect("labels.npy: expected labels 0 to 9 of five times the test set")
+
+
+def test_a_hundred_classes(tmp_path: pathlib.Path) -> None:
+    images, labels = _write(tmp_path, "CIFAR-100-C", largest=99)
+    found = data.load("cifar100_c", "test", tmp_path, corruption="fog", severity=5)
+    np.testing.assert_array_equal(found.inputs["image"], images[::-1][-N:])
+    np.testing.assert_array_equal(found.labels, labels[-N:])
+    assert found.num_classes == 100
+    assert data.has_corrupted("cifar100", "fog", tmp_path)
+    assert not data.has_corrupted("cifar10", "fog", tmp_path)
+    assert not data.has_corrupted("svhn", "fog", tmp_path)

@@ -92,7 +92,7 @@ def test_published_files_come_first(test_set: data.Dataset, tmp_path) -> None:
     np.testing.assert_array_equal(found.inputs["image"], images[10 + test_set.ids])
     np.testing.assert_array_equal(found.ids, test_set.ids)
     assert found.label_names == test_set.label_names, "so that it is judged too"
-    assert found.notes[-1] == "fog 2 from CIFAR-10-C's files"
+    assert found.notes[-1] == "fog 2 from the files of cifar10_c"
     # Of another set, the file says nothing.
     other = dataclasses.replace(test_set, name="cifar100")
     made = load_shift("fog:2", other, tmp_path)[1]
@@ -104,9 +104,7 @@ def test_published_files_come_first(test_set: data.Dataset, tmp_path) -> None:
 def test_published_files_must_fit(test_set: data.Dataset, tmp_path) -> None:
     _publish(tmp_path, test_set, "fog")
     wrong = dataclasses.replace(test_set, labels=(test_set.labels + 1) % 10)
-    with pytest.raises(
-        ValueError, match=r"labels.npy disagrees with the labels of CIFAR-10's test"
-    ):
+    with pytest.raises(ValueError, match=r"labels.npy disagrees with the labels of cifar10's test"):
         load_shift("fog:2", wrong, tmp_path)
     more = dataclasses.replace(test_set, ids=test_set.ids + 5)
     with pytest.raises(ValueError, match="10 images of fog, but the test set has number 12"):
