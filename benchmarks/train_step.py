@@ -1,6 +1,7 @@
 """The runner: AdaFocal's step against cross entropy's, an epoch against its steps, time to first step."""
 
 import contextlib
+import functools
 import io
 import itertools
 import os
@@ -45,14 +46,11 @@ def cases(quick: bool) -> Iterator[Case]:
     )
     for name, options in (("mlp", {"widths": (256,)}), ("resnet20", {})):
         few = min(batch, 16) if name == "resnet20" else batch
+        seeds = functools.partial(_seeds, few, name, options)
         yield Case(
             f"a step of {_SEEDS} seeds, {name}, B={few}",
-            Contestant("in one program", lambda n=name, o=options, b=few: _seeds(b, n, o, True)),
-            [
-                Contestant(
-                    "one after the other", lambda n=name, o=options, b=few: _seeds(b, n, o, False)
-                )
-            ],
+            Contestant("in one program", functools.partial(seeds, abreast=True)),
+            [Contestant("one after the other", functools.partial(seeds, abreast=False))],
             tolerance=0.0,
         )
     yield Case(
