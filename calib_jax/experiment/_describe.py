@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from calib_jax import train
 from calib_jax.experiment import _build, _config
 from calib_jax.experiment._fine_tune import num_examples
 from calib_jax.experiment._phases import phases, with_teachers
@@ -35,7 +36,10 @@ def describe(config: Any) -> str:
                     f"run        {config.train.epochs} epochs, batch {config.train.batch_size} on "
                     f"{trainer.mesh.size} devices; {len(names)} methods x {len(seeds)} seeds",
                 ]
-            state_bytes, kept = trainer.memory()
+            at_once = len(seeds) if config.seeds_in_parallel else 1
+            if at_once > 1:
+                train.Abreast([trainer] * at_once)  # refuses what cannot be
+            state_bytes, kept = (at_once * size for size in trainer.memory())
             title = (phase.row or "all") + f", {phase.name}" * (phase.name != "train")
             if any(line.startswith(f"train      {title}:") for line in lines):
                 continue  # a training that other methods share

@@ -1,5 +1,6 @@
 """Training: the pure step, what compiles it, the loop around it, and its checkpoints."""
 
+from calib_jax.train._abreast import Abreast as Abreast
 from calib_jax.train._checkpoints import Checkpoints as Checkpoints
 from calib_jax.train._feed import Feed as Feed
 from calib_jax.train._log import Log as Log

@@ -68,6 +68,18 @@ def test_what_differs_in_shape_is_refused(tmp_path: pathlib.Path) -> None:
         small.fit_seeds(made, tmp_path, [0, 1])
 
 
+def test_a_dry_run_counts_all_seeds_and_refuses() -> None:
+    def megabytes(**changes: Any) -> float:
+        config = small.config(seeds=(0, 1, 2), model__options__widths=(2000, 2000), **changes)
+        shown = experiment.describe(config)
+        return float(shown.partition("; state ")[2].split()[0])
+
+    assert megabytes() > 30
+    assert megabytes(seeds_in_parallel=True) == pytest.approx(3 * megabytes(), abs=0.2)
+    with pytest.raises(ValueError, match="seeds_in_parallel=True"):
+        megabytes(seeds_in_parallel=True, train__sharding="fsdp")
+
+
 @pytest.mark.parametrize("method", ["aum_mixup", "csd"])
 def test_an_experiment_with_phases(method: str, tmp_path: pathlib.Path) -> None:
     changes: dict[str, Any] = {"seeds": (0, 1), "method__name": method}
