@@ -1,0 +1,215 @@
+"""The picture of a go, drawn from the lines of its JSONL."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from calib_jax.report._plots import COLOURS
+
+Lines = Sequence[dict[str, Any]]
+
+_BLUE, _RED, _GREEN = COLOURS[:3]
+_PALE, _TARGET = "#9ecae1", "#333333"
+_MOST_RACES = 45
+_BAR, _TEXT = 0.72, 8
+
+
+def draw(lines: Lines) -> Figure | None:
+    """All that the lines have something for: races on the left, our own costs on the right."""
+    races = _races(lines)
+    panels = [(title, of, show) for title, pick, show in _PANELS if (of := pick(lines))]
+    if not races and not panels:
+        return None
+    rows = -(-len(panels) // 2)
+    height = max(4.0, 3.3 * rows, 0.215 * len(races) + 1.2 if races else 0.0)
+    widths = [w for w, there in ((1.0, races), (1.35, panels)) if there]
+    figure = Figure(figsize=(7.6 * sum(widths), height), layout="constrained")
+    figure.set_facecolor("white")
+    parts = iter(np.atleast_1d(figure.subfigures(1, len(widths), width_ratios=widths, wspace=0.03)))
+    if races:
+        _draw_races(next(parts).subplots(), races)
+    if panels:
+        places = next(parts).subplots(rows, min(2, len(panels)), squeeze=False).ravel()
+        for axes, (title, of, show) in zip(places, panels, strict=False):
+            axes.set_title(title, fontsize=10, loc="left", fontweight="bold")
+            axes.tick_params(labelsize=_TEXT)
+            axes.spines[["top", "right"]].set_visible(False)
+            show(axes, of)
+        for axes in places[len(panels) :]:
+            axes.set_axis_off()
+    return figure
+
+
+def _races(lines: Lines) -> list[dict[str, Any]]:
+    """The rivals that could be timed, slowest last; if they are too many, first those with a target."""
+    found = [x for x in lines if x.get("ratio") and not x["overhead"] and x["ratio"] != 1]
+    if len(found) > _MOST_RACES:
+        found = [x for x in found if x["target"]] + [x for x in found if not x["target"]]
+    return sorted(found[:_MOST_RACES], key=lambda x: x["ratio"])
+
+
+def _draw_races(axes: Axes, races: Lines) -> None:
+    """Bars of a logarithmic ratio: to the right ours is faster, to the left the rival."""
+    ratios = np.array([x["ratio"] for x in races])
+    y = np.arange(len(races))
+    colours = [_BLUE if r >= 1 else _RED for r in ratios]
+    axes.barh(y, ratios - 1, left=1, height=_BAR, color=colours)
+    for i, x in enumerate(races):
+        right = x["ratio"] >= 1
+        axes.text(x["ratio"] * (1.06 if right else 0.94), i, _times(x["ratio"]), va="center",
+                  ha="left" if right else "right", fontsize=_TEXT)  # fmt: skip
+        _mark_target(axes, x, i)
+    axes.set_yticks(y, [f"{x['case']}  ·  {x['contestant']}" for x in races], fontsize=_TEXT)
+    axes.set_xscale("log")
+    axes.set_xlim(min(0.3, 0.5 * ratios.min()), max(10.0, 2.2 * ratios.max()))
+    axes.set_ylim(-0.7, len(races) - 0.3)
+    axes.axvline(1, color="black", lw=0.8)
+    axes.set_xlabel("time over ours (logarithmic); | is the target", fontsize=9)
+    axes.set_title(
+        "Others against ours: blue we are faster, red they are",
+        fontsize=10, loc="left", fontweight="bold",
+    )  # fmt: skip
+    axes.tick_params(labelsize=_TEXT)
+    axes.grid(axis="x", alpha=0.25)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _mark_target(axes: Axes, line: dict[str, Any], y: float) -> None:
+    if line["target"]:
+        limit = float(line["target"].split()[1])
+        axes.plot([limit, limit], [y - 0.48, y + 0.48], color=_TARGET, lw=2)
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
+
+
+def _bars(
+    axes: Axes, names: Sequence[str], values: Sequence[float], colour: Any, form: str
+) -> None:
+    """Horizontal bars from the top down, each with its number."""
+    y = np.arange(len(names))
+    axes.barh(y, values, height=_BAR, color=colour)
+    for i, value in enumerate(values):
+        axes.text(value, i, " " + form.format(value), va="center", fontsize=_TEXT)
+    axes.set_yticks(y, names)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.2 * max(values))
+
+
+def _show_overhead(axes: Axes, lines: Lines) -> None:
+    colours = [_PALE if x["reached"] is None else _BLUE if x["reached"] else _RED for x in lines]
+    _bars(axes, [x["contestant"] for x in lines], [x["ratio"] for x in lines], colours, "{:.2f}")
+    for i, x in enumerate(lines):
+        _mark_target(axes, x, i)
+    axes.axvline(1, color="black", lw=0.8)
+    axes.set_xlabel("step time over cross entropy's; | is the target", fontsize=_TEXT)
+
+
+def _show_memory(axes: Axes, lines: Lines) -> None:
+    values = [x["values"] for x in lines]
+    names = [v["method"] for v in values]
+    _bars(axes, names, [v["high-water mark"] for v in values], _PALE, "{:.0f}")
+    axes.barh(np.arange(len(names)), [v["arguments"] for v in values], height=_BAR, color=_BLUE)
+    axes.set_xlabel("MB: state and batch (dark), the rest of the high-water mark", fontsize=_TEXT)
+
+
+def _show_compile(axes: Axes, lines: Lines) -> None:
+    values = [x["values"] for x in lines]
+    y = np.arange(len(values))
+    for when, shift, colour in (("cold", -0.2, _RED), ("warm", 0.2, _GREEN)):
+        seconds = [v[f"initialisation, {when}"] + v[f"first step, {when}"] for v in values]
+        axes.barh(y + shift, seconds, height=0.38, color=colour, label=f"{when} cache")
+        for i, s in enumerate(seconds):
+            axes.text(s, i + shift, f" {s:.1f}", va="center", fontsize=_TEXT)
+    axes.set_yticks(y, [v["method"] for v in values])
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.legend(fontsize=_TEXT, frameon=False)
+    axes.set_xlabel("seconds for initialisation and first step, after imports", fontsize=_TEXT)
+
+
+def _show_reading(axes: Axes, lines: Lines) -> None:
+    values = [x["values"] for x in lines]
+    names = [f"{v['workers']} workers" if v["workers"] != "0" else "threads" for v in values]
+    _bars(axes, names, [v["examples/s"] for v in values], _BLUE, "{:.0f}")
+    axes.set_xlabel("photographs read per second", fontsize=_TEXT)
+
+
+def _show_waiting(axes: Axes, lines: Lines) -> None:
+    names = [x["values"]["data"].replace(", ", "\n") for x in lines]
+    colours = [_BLUE if x["reached"] else _RED for x in lines]
+    _bars(axes, names, [100 * x["details"]["share"] for x in lines], colours, "{:.1f} %")
+    for i, x in enumerate(lines):
+        _mark_target(axes, x, i)
+    axes.set_xlim(0, max(7.0, 120 * max(x["details"]["share"] for x in lines)))
+    axes.set_xlabel("% of the time, at most; | is the target", fontsize=_TEXT)
+
+
+def _show_scale(axes: Axes, lines: Lines) -> None:
+    curves: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for v in (x["values"] for x in lines):
+        points = curves.setdefault((v["method"], v["parameters"]), [])
+        points.append((int(v["devices"]), v["MB sent / device"]))
+    methods = list(dict.fromkeys(method for method, _ in curves))
+    for (method, parameters), points in curves.items():
+        style = "s--" if parameters == "fsdp" else "o-"
+        colour = COLOURS[methods.index(method)]
+        label = f"{method}, {parameters}"
+        axes.plot(*zip(*points, strict=True), style, color=colour, lw=1.6, ms=4, label=label)
+    axes.set_xscale("log", base=2)
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=_TEXT - 1, frameon=False)
+    axes.grid(alpha=0.25)
+    axes.set_xlabel("devices (simulated)", fontsize=_TEXT)
+    axes.set_ylabel("MB sent per device and step", fontsize=_TEXT)
+
+
+def _show_growth(axes: Axes, lines: Lines) -> None:
+    for i, x in enumerate(lines):
+        sizes, seconds = (np.array(x["details"][key]) for key in ("sizes", "seconds"))
+        label = f"{x['values']['piece']}: {x['values']['exponent']:.2f}"
+        axes.plot(sizes, 1e3 * seconds, "o-", color=COLOURS[i % len(COLOURS)], lw=1.4, ms=3.5,
+                  label=label)  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.legend(fontsize=_TEXT - 1, frameon=False, title="exponent", title_fontsize=_TEXT - 1)
+    axes.grid(alpha=0.25)
+    axes.set_xlabel(lines[0]["values"]["along"], fontsize=_TEXT)
+    axes.set_ylabel("ms", fontsize=_TEXT)
+
+
+Pick = Callable[[Lines], list[dict[str, Any]]]
+
+
+def _of_suite(suite: str, column: str = "", value: str | None = None) -> Pick:
+    """Lines of a suite whose tables have this column, with this value there."""
+
+    def pick(lines: Lines) -> list[dict[str, Any]]:
+        found = [x for x in lines if x["suite"] == suite and column in x.get("values", {})]
+        return [x for x in found if value is None or x["values"][column] == value]
+
+    return pick
+
+
+def _overhead(lines: Lines) -> list[dict[str, Any]]:
+    found = [x for x in lines if x["suite"] == "overhead" and x.get("ratio")]
+    return [x for x in found if x["torch_threads"] is None][1:]  # the first is cross entropy itself
+
+
+_PANELS: tuple[tuple[str, Pick, Callable[[Axes, Lines], None]], ...] = (
+    ("What a method costs: time", _overhead, _show_overhead),
+    ("What a method costs: memory", _of_suite("memory", "method"), _show_memory),
+    ("How fast data is read", _of_suite("loading", "workers"), _show_reading),
+    ("How long training waits for data", _of_suite("loading", "data"), _show_waiting),
+    ("Until the first step is done", _of_suite("compile", "method"), _show_compile),
+    ("What devices send each other", _of_suite("scale", "devices"), _show_scale),
+    ("Growth with examples N", _of_suite("growth", "along", "N"), _show_growth),
+    ("Growth with classes K", _of_suite("growth", "along", "K"), _show_growth),
+    ("Growth with the batch B", _of_suite("growth", "along", "B"), _show_growth),
+    ("Growth with bins", _of_suite("growth", "along", "bins"), _show_growth),
+)
