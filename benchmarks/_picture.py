@@ -61,7 +61,7 @@ def _draw_races(axes: Axes, races: Lines) -> None:
         right = x["ratio"] >= 1
         axes.text(x["ratio"] * (1.06 if right else 0.94), i, _times(x["ratio"]), va="center",
                   ha="left" if right else "right", fontsize=_TEXT)  # fmt: skip
-        _mark_target(axes, x, i)
+        _mark(axes, _target(x), i)
     axes.set_yticks(y, [f"{x['case']}  ·  {x['contestant']}" for x in races], fontsize=_TEXT)
     axes.set_xscale("log")
     axes.set_xlim(min(0.3, 0.5 * ratios.min()), max(10.0, 2.2 * ratios.max()))
@@ -78,10 +78,14 @@ def _draw_races(axes: Axes, races: Lines) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _mark_target(axes: Axes, line: dict[str, Any], y: float) -> None:
-    if line["target"]:
-        limit = float(line["target"].split()[1])
-        axes.plot([limit, limit], [y - 0.48, y + 0.48], color=_TARGET, lw=2)
+def _target(line: dict[str, Any]) -> float | None:
+    """The number of a target such as `<= 5 %`."""
+    return float(line["target"].split()[1]) if line["target"] else None
+
+
+def _mark(axes: Axes, target: float | None, y: float) -> None:
+    if target is not None:
+        axes.plot([target, target], [y - 0.45, y + 0.45], color=_TARGET, lw=2)
 
 
 def _times(ratio: float) -> str:
@@ -89,13 +93,21 @@ def _times(ratio: float) -> str:
 
 
 def _bars(
-    axes: Axes, names: Sequence[str], values: Sequence[float], colour: Any, form: str
+    axes: Axes,
+    names: Sequence[str],
+    values: Sequence[float],
+    colour: Any,
+    form: str,
+    targets: Sequence[float | None] = (),
 ) -> None:
-    """Horizontal bars from the top down, each with its number."""
+    """Horizontal bars from the top down, each with its number, and a mark where it should end."""
     y = np.arange(len(names))
     axes.barh(y, values, height=_BAR, color=colour)
     for i, value in enumerate(values):
-        axes.text(value, i, " " + form.format(value), va="center", fontsize=_TEXT)
+        beside = max(value, targets[i] or 0.0) if targets else value
+        axes.text(beside, i, "  " + form.format(value), va="center", fontsize=_TEXT)
+    for i, target in enumerate(targets):
+        _mark(axes, target, i)
     axes.set_yticks(y, names)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.2 * max(values))
@@ -103,9 +115,9 @@ def _bars(
 
 def _show_overhead(axes: Axes, lines: Lines) -> None:
     colours = [_PALE if x["reached"] is None else _BLUE if x["reached"] else _RED for x in lines]
-    _bars(axes, [x["contestant"] for x in lines], [x["ratio"] for x in lines], colours, "{:.2f}")
-    for i, x in enumerate(lines):
-        _mark_target(axes, x, i)
+    names = [x["contestant"] + ("" if x["suite"] == "overhead" else ", text") for x in lines]
+    targets = [_target(x) for x in lines]
+    _bars(axes, names, [x["ratio"] for x in lines], colours, "{:.2f}", targets)
     axes.axvline(1, color="black", lw=0.8)
     axes.set_xlabel("step time over cross entropy's; | is the target", fontsize=_TEXT)
 
@@ -135,7 +147,7 @@ def _show_compile(axes: Axes, lines: Lines) -> None:
 
 def _show_reading(axes: Axes, lines: Lines) -> None:
     values = [x["values"] for x in lines]
-    names = [f"{v['workers']} workers" if v["workers"] != "0" else "threads" for v in values]
+    names = [v["workers"] for v in values]
     _bars(axes, names, [v["examples/s"] for v in values], _BLUE, "{:.0f}")
     axes.set_xlabel("photographs read per second", fontsize=_TEXT)
 
@@ -143,10 +155,9 @@ def _show_reading(axes: Axes, lines: Lines) -> None:
 def _show_waiting(axes: Axes, lines: Lines) -> None:
     names = [x["values"]["data"].replace(", ", "\n") for x in lines]
     colours = [_BLUE if x["reached"] else _RED for x in lines]
-    _bars(axes, names, [100 * x["details"]["share"] for x in lines], colours, "{:.1f} %")
-    for i, x in enumerate(lines):
-        _mark_target(axes, x, i)
-    axes.set_xlim(0, max(7.0, 120 * max(x["details"]["share"] for x in lines)))
+    shares, targets = [100 * x["details"]["share"] for x in lines], [_target(x) for x in lines]
+    _bars(axes, names, shares, colours, "{:.1f} %", targets)
+    axes.set_xlim(0, max(7.0, 1.2 * max(shares)))
     axes.set_xlabel("% of the time, at most; | is the target", fontsize=_TEXT)
 
 
@@ -197,8 +208,10 @@ def _of_suite(suite: str, column: str = "", value: str | None = None) -> Pick:
 
 
 def _overhead(lines: Lines) -> list[dict[str, Any]]:
-    found = [x for x in lines if x["suite"] == "overhead" and x.get("ratio")]
-    return [x for x in found if x["torch_threads"] is None][1:]  # the first is cross entropy itself
+    """Steps over cross entropy's: of images, and of text from the suites of those methods."""
+    steps = [x for x in lines if x["suite"] in ("overhead", "aum_mixup", "distill")]
+    found = [x for x in steps if x.get("overhead") and x["ratio"] and x["torch_threads"] is None]
+    return [x for x in found if x["ratio"] != 1]  # not cross entropy itself
 
 
 _PANELS: tuple[tuple[str, Pick, Callable[[Axes, Lines], None]], ...] = (
