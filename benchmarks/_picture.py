@@ -28,7 +28,9 @@ def draw(lines: Lines) -> Figure | None:
     widths = [w for w, there in ((1.0, races), (1.35, panels)) if there]
     figure = Figure(figsize=(7.6 * sum(widths), height), layout="constrained")
     figure.set_facecolor("white")
-    parts = iter(np.atleast_1d(figure.subfigures(1, len(widths), width_ratios=widths, wspace=0.03)))
+    parts = iter(
+        figure.subfigures(1, len(widths), squeeze=False, width_ratios=widths, wspace=0.03)[0]
+    )
     if races:
         _draw_races(next(parts).subplots(), races)
     if panels:
@@ -168,14 +170,20 @@ def _show_scale(axes: Axes, lines: Lines) -> None:
         points.append((int(v["devices"]), v["MB sent / device"]))
     methods = list(dict.fromkeys(method for method, _ in curves))
     for (method, parameters), points in curves.items():
-        style = "s--" if parameters == "fsdp" else "o-"
-        colour = COLOURS[methods.index(method)]
-        label = f"{method}, {parameters}"
-        axes.plot(*zip(*points, strict=True), style, color=colour, lw=1.6, ms=4, label=label)
-    axes.set_xscale("log", base=2)
+        place = methods.index(method)
+        # Ever thinner and smaller: what sends as much as the one before it does not hide it.
+        axes.plot(
+            *zip(*points, strict=True),
+            "s:" if parameters == "fsdp" else "o-",
+            color=COLOURS[place],
+            lw=4 / (1 + place),
+            ms=9 / (1 + place),
+            label=f"{method}, {parameters}",
+        )
+    axes.set_xscale("log")
     axes.set_ylim(bottom=0)
-    axes.legend(fontsize=_TEXT - 1, frameon=False)
-    axes.grid(alpha=0.25)
+    _size_ticks(axes, [x for points in curves.values() for x, _ in points])
+    _legend(axes)
     axes.set_xlabel("devices (simulated)", fontsize=_TEXT)
     axes.set_ylabel("MB sent per device and step", fontsize=_TEXT)
 
@@ -188,10 +196,30 @@ def _show_growth(axes: Axes, lines: Lines) -> None:
                   label=label)  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.legend(fontsize=_TEXT - 1, frameon=False, title="exponent", title_fontsize=_TEXT - 1)
-    axes.grid(alpha=0.25)
+    _size_ticks(axes, lines[0]["details"]["sizes"])
+    _legend(axes, "fitted exponent")
     axes.set_xlabel(lines[0]["values"]["along"], fontsize=_TEXT)
     axes.set_ylabel("ms", fontsize=_TEXT)
+
+
+def _size_ticks(axes: Axes, sizes: Sequence[int]) -> None:
+    """The sizes themselves on a logarithmic axis, and nothing between."""
+    names = [f"{size // 1000}k" if size >= 10_000 else str(size) for size in sorted(set(sizes))]
+    axes.set_xticks(sorted(set(sizes)), names)
+    axes.minorticks_off()
+    axes.grid(alpha=0.25)
+
+
+def _legend(axes: Axes, title: str = "") -> None:
+    """Beside the curves, where it hides none."""
+    axes.legend(
+        fontsize=_TEXT - 1,
+        frameon=False,
+        title=title or None,
+        title_fontsize=_TEXT - 1,
+        loc="center left",
+        bbox_to_anchor=(1.0, 0.5),
+    )
 
 
 Pick = Callable[[Lines], list[dict[str, Any]]]

@@ -80,9 +80,9 @@ class Report:
         print("", *_conclusion(section), "", sep="\n", flush=True)
         picture = _picture.draw(self._lines())
         if picture is not None:
-            picture.savefig(self.stem.with_name(f"{self.stem.name}.png"), dpi=120)
-        text = document(self.environment, self.sections, picture and f"{self.stem.name}.png")
-        self.stem.with_name(f"{self.stem.name}.md").write_text(text)
+            picture.savefig(_file(self.stem, "png"), dpi=120)
+        shown = _file(self.stem, "png").name if picture is not None else None
+        _file(self.stem, "md").write_text(document(self.environment, self.sections, shown))
         return not section.failures
 
     def _keep(self, section: Section, case: Case | Fact) -> None:
@@ -94,7 +94,7 @@ class Report:
             print(*_lines(before, record), sep="\n", flush=True)
             if isinstance(record, Row) and record.failed:
                 section.failures.append(f"{record.case}: {record.contestant}: {record.note}")
-            with self.stem.with_name(f"{self.stem.name}.jsonl").open("a") as file:
+            with _file(self.stem, "jsonl").open("a") as file:
                 print(json.dumps(self._line(section, record)), file=file)
 
     def _line(self, section: Section, record: Record) -> dict[str, Any]:
@@ -181,12 +181,14 @@ def _yes(reached: bool | None) -> str:
     return "" if reached is None else ("yes" if reached else "**no**")
 
 
+def _file(stem: Path, kind: str) -> Path:
+    return stem.with_name(f"{stem.name}.{kind}")
+
+
 def _unused(stem: Path) -> Path:
     """`stem`, or with a number behind it if there is a report of that name."""
     number, free = 1, stem
-    while (
-        free.with_name(f"{free.name}.jsonl").exists() or free.with_name(f"{free.name}.md").exists()
-    ):
+    while _file(free, "jsonl").exists() or _file(free, "md").exists():
         number += 1
         free = stem.with_name(f"{stem.name}-{number}")
     return free

@@ -16,11 +16,12 @@ SECONDS = 85
 def cases(quick: bool) -> Iterator[Case]:
     """ResNet-20 on random images."""
     batch = 16 if quick else 64
-    for name, options in (
-        ("randaug_autolabel", {"max_magnitude": 2}),
-        ("augmix_autolabel", {}),
-        ("mixup_autolabel", {}),
-    ):
+    variants: dict[str, dict[str, Any]] = {
+        "randaug_autolabel": {"max_magnitude": 2},
+        "augmix_autolabel": {},
+        "mixup_autolabel": {},
+    }
+    for name, options in variants.items():
         trainer = make_trainer(name, batch, train_set=images(batch), **options)
         yield Case(
             f"{name}: all buckets on {batch} validation images, ResNet-20",
