@@ -24,8 +24,8 @@ def draw(lines: Lines) -> Figure | None:
     if not races and not panels:
         return None
     rows = -(-len(panels) // 2)
-    height = max(4.0, 3.3 * rows, 0.215 * len(races) + 1.2 if races else 0.0)
-    widths = [w for w, there in ((1.0, races), (1.35, panels)) if there]
+    height = max(4.0, 3.4 * rows, 0.215 * len(races) + 1.2 if races else 0.0)
+    widths = [w for w, there in ((1.05, races), (1.3, panels)) if there]
     figure = Figure(figsize=(7.6 * sum(widths), height), layout="constrained")
     figure.set_facecolor("white")
     parts = iter(
@@ -47,7 +47,8 @@ def draw(lines: Lines) -> Figure | None:
 
 def _races(lines: Lines) -> list[dict[str, Any]]:
     """The rivals that could be timed, slowest last; if they are too many, first those with a target."""
-    found = [x for x in lines if x.get("ratio") and not x["overhead"] and x["ratio"] != 1]
+    found = [x for x in lines if x.get("ratio") and not x["overhead"]]
+    found = [x for x in found if x["ratio"] != 1 and not x["contestant"].startswith("calib_jax")]
     if len(found) > _MOST_RACES:
         found = [x for x in found if x["target"]] + [x for x in found if not x["target"]]
     return sorted(found[:_MOST_RACES], key=lambda x: x["ratio"])
@@ -69,11 +70,8 @@ def _draw_races(axes: Axes, races: Lines) -> None:
     axes.set_xlim(min(0.3, 0.5 * ratios.min()), max(10.0, 2.2 * ratios.max()))
     axes.set_ylim(-0.7, len(races) - 0.3)
     axes.axvline(1, color="black", lw=0.8)
-    axes.set_xlabel("time over ours (logarithmic); | is the target", fontsize=9)
-    axes.set_title(
-        "Others against ours: blue we are faster, red they are",
-        fontsize=10, loc="left", fontweight="bold",
-    )  # fmt: skip
+    axes.set_xlabel("time over ours (red: they are faster); | is the target", fontsize=_TEXT)
+    axes.set_title("Others over ours", fontsize=10, loc="left", fontweight="bold")
     axes.tick_params(labelsize=_TEXT)
     axes.grid(axis="x", alpha=0.25)
     axes.set_axisbelow(True)
@@ -211,14 +209,15 @@ def _size_ticks(axes: Axes, sizes: Sequence[int]) -> None:
 
 
 def _legend(axes: Axes, title: str = "") -> None:
-    """Beside the curves, where it hides none."""
+    """Below the curves, where it hides none."""
     axes.legend(
         fontsize=_TEXT - 1,
         frameon=False,
         title=title or None,
         title_fontsize=_TEXT - 1,
-        loc="center left",
-        bbox_to_anchor=(1.0, 0.5),
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.16),
+        ncols=2,
     )
 
 

@@ -59,7 +59,9 @@ class Report:
         folder.mkdir(parents=True, exist_ok=True)
         self.stem = _unused(folder / time.strftime("%Y-%m-%d"))
         self.quick = quick
-        self.environment = _environment() | ({"sizes": "--quick: no numbers"} if quick else {})
+        self.environment = _environment() | (
+            {"sizes": "small (--quick): the times mean nothing"} if quick else {}
+        )
         self.sections: list[Section] = []
 
     def add(self, suite: str, summary: str, cases: Iterable[Case | Fact]) -> bool:
