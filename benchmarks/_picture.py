@@ -67,7 +67,7 @@ def _draw_races(axes: Axes, races: Lines) -> None:
         _mark(axes, _target(x), i)
     axes.set_yticks(y, [f"{x['case']}  ·  {x['contestant']}" for x in races], fontsize=_TEXT)
     axes.set_xscale("log")
-    axes.set_xlim(min(0.3, 0.5 * ratios.min()), max(10.0, 2.2 * ratios.max()))
+    axes.set_xlim(min(0.3, 0.35 * ratios.min()), max(10.0, 2.2 * ratios.max()))
     axes.set_ylim(-0.7, len(races) - 0.3)
     axes.axvline(1, color="black", lw=0.8)
     axes.set_xlabel("time over ours (red: they are faster); | is the target", fontsize=_TEXT)
