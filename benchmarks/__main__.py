@@ -2,26 +2,34 @@
 
 import argparse
 import importlib
-import pkgutil
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
 import jax
 
-import benchmarks
-from benchmarks import _harness
+from benchmarks._report import Report
 
+# In the order of the report; `memory` looks at the programs that `overhead` has compiled.
+SUITES = (
+    *("overhead", "memory", "compile", "train_step", "loading", "scale", "growth"),
+    *("losses", "adafocal", "metrics", "posthoc", "augment", "autolabel", "aum_mixup", "distill"),
+    "models",
+)
 _DESCRIPTION = """\
 Times calib_jax next to other libraries and plain numpy and torch versions of the same thing.
 
 Each contestant gets the same arrays. Its result is compared with ours before it is timed: one that
 disagrees is reported and not timed, and the exit code is 1. Contestants take turns, so that other
-load on the machine hits all of them; only the ratios within one run mean anything.
+load on the machine hits all of them; only the ratios within one run mean anything. Other suites say
+what our own methods cost: in time, memory, compilation, and on simulated devices.
+
+A go leaves one report: DATE.md with a picture DATE.png, and the same as DATE.jsonl.
 """
 _EPILOG = """\
 examples:
-  python -m benchmarks                    every suite
+  python -m benchmarks                    every suite: under 20 minutes on two cores
   python -m benchmarks metrics losses     two of them
   python -m benchmarks metrics --quick    small sizes only, three rounds: does everything agree?
 
@@ -45,27 +53,51 @@ def main(arguments: list[str] | None = None) -> int:
         type=Path,
         default=Path(__file__).parent / "results",
         metavar="DIR",
-        help="writes DIR/SUITE.md and DIR/SUITE.jsonl (default: benchmarks/results)",
+        help="for the report (default: benchmarks/results)",
     )
     options = parser.parse_args(arguments)
 
-    names = [m.name for m in pkgutil.iter_modules(benchmarks.__path__) if m.name[0] != "_"]
     for name in options.suites:
-        if name not in names:
-            sys.exit(f"benchmarks: unknown suite {name!r}: expected one of {', '.join(names)}")
+        if name not in SUITES:
+            sys.exit(f"benchmarks: unknown suite {name!r}: expected one of {', '.join(SUITES)}")
     if options.list:
-        for name in names:
+        for name in SUITES:
             print(f"{name:10} {_summary(_load(name))}")
         return 0
 
     jax.config.update("jax_enable_compilation_cache", False)  # a first call compiles
+    suites = {name: _load(name) for name in options.suites or SUITES}
+    report = Report(options.out, quick=options.quick)
+    clock = _Clock({name: suite.SECONDS for name, suite in suites.items()}, options.quick)
     agreed = True
-    for name in options.suites or names:
-        suite = _load(name)
-        agreed &= _harness.run_suite(
-            name, _summary(suite), suite.cases(options.quick), options.out, quick=options.quick
-        )
+    for name, suite in suites.items():
+        clock.begin(name)
+        agreed &= report.add(name, _summary(suite), suite.cases(options.quick))
+    print(f"written: {report.stem}.md, .jsonl and .png", file=sys.stderr)
     return 0 if agreed else 1
+
+
+class _Clock:
+    """Says what is being done and how long the rest may take."""
+
+    def __init__(self, seconds: dict[str, float], quick: bool) -> None:
+        self.seconds = {name: s / 4 if quick else s for name, s in seconds.items()}
+        self.start = time.monotonic()
+        self.done = 0.0  # seconds that were expected of what has been done
+
+    def begin(self, name: str) -> None:
+        names = list(self.seconds)
+        gone = time.monotonic() - self.start
+        # This machine now, against the two quiet cores that the numbers are of.
+        pace = gone / self.done if self.done else 1.0
+        left = pace * (sum(self.seconds.values()) - self.done)
+        print(
+            f"[{names.index(name) + 1}/{len(names)}] {name}: {gone / 60:.1f} min gone, "
+            f"about {left / 60:.1f} to go",
+            file=sys.stderr,
+            flush=True,
+        )
+        self.done += self.seconds[name]
 
 
 def _load(name: str) -> ModuleType:

@@ -7,14 +7,10 @@ of them; a ratio is between medians of the same rounds.
 
 import dataclasses
 import gc
-import json
 import os
-import platform
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
-from importlib import metadata
-from pathlib import Path
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -22,14 +18,10 @@ import numpy as np
 
 NOT_INSTALLED = "not installed (pip install -e '.[bench]')"
 
-_ROUNDS, _QUICK_ROUNDS = 7, 3
+ROUNDS, QUICK_ROUNDS = 7, 3
+_CASE_SECONDS = 15.0  # after so long no round begins that a quick go would not have
 _TURN_SECONDS = 0.05  # a turn repeats a fast call for about this long
 _MOST_PER_TURN = 40
-_SLOW_SECONDS = 5.0  # a call longer than this takes part in every third round only
-_PACKAGES = (
-    *("calib_jax", "jax", "jaxlib", "numpy", "scipy", "scikit-learn", "torch", "torchmetrics"),
-    *("netcal", "probmetrics", "uncertainty-calibration", "relplot"),
-)
 
 Call = Callable[[], Any]
 Variant = tuple[int, int | None]  # a contestant of a case, and how many threads torch gets
@@ -72,6 +64,7 @@ class Case:
       rivals: the others.
       tolerance: how far a result may be from ours: the largest absolute difference.
       relative: take the difference of each array relative to the largest entry of ours.
+      overhead: the others are no rivals: their ratios are what they cost over the first.
     """
 
     name: str
@@ -79,6 +72,7 @@ class Case:
     rivals: Sequence[Contestant]
     tolerance: float
     relative: bool = False
+    overhead: bool = False
 
 
 @dataclasses.dataclass
@@ -100,21 +94,26 @@ class Row:
     tolerance: str | None = None
     note: str | None = None
     failed: bool = False
+    overhead: bool = False
 
 
-_COLUMNS: dict[str, Callable[[Row], str]] = {
-    "case": lambda r: r.case,
-    "contestant": lambda r: r.contestant,
-    "median ms": lambda r: _digits(r.median_ms) or r.note or "",
-    "min ms": lambda r: _digits(r.min_ms),
-    "first call ms": lambda r: _digits(r.first_call_ms),
-    "ratio to ours": lambda r: _digits(r.ratio),
-    "target": lambda r: r.target or "",
-    "reached": lambda r: "" if r.reached is None else ("yes" if r.reached else "**no**"),
-    "difference (allowed)": lambda r: (
-        "" if r.difference is None else f"{r.difference:.1e} ({r.tolerance})"
-    ),
-}
+@dataclasses.dataclass
+class Fact:
+    """One line of what is measured and no race.
+
+    Attributes:
+      table: what its table is about; lines that follow one another under the same words are one.
+      values: by column.
+      target: what the number to judge should be, if there is such a target.
+      reached: whether it is.
+      details: what is kept but not shown in the table, such as the points of a curve.
+    """
+
+    table: str
+    values: dict[str, Any]
+    target: str | None = None
+    reached: bool | None = None
+    details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def on_device(function: Callable[..., Any], *arrays: Any) -> Call:
@@ -123,49 +122,12 @@ def on_device(function: Callable[..., Any], *arrays: Any) -> Call:
     return lambda: jax.block_until_ready(function(*placed))
 
 
-def run_suite(
-    suite: str, summary: str, cases: Iterable[Case], out: Path, *, quick: bool = False
-) -> bool:
-    """Runs all cases, prints the table and writes `out/suite.md` and `out/suite.jsonl`.
-
-    Returns:
-      whether all contestants that could run agreed with ours.
-    """
-    out.mkdir(parents=True, exist_ok=True)
-    environment = _environment()
-    rows: list[Row] = []
-    with (out / f"{suite}.md").open("w") as table, (out / f"{suite}.jsonl").open("w") as records:
-
-        def say(line: str) -> None:
-            print(line, flush=True)
-            print(line, file=table, flush=True)
-
-        say(f"# {suite}: {summary}\n")
-        for key, text in environment.items():
-            say(f"- {key}: {text}")
-        say("\n| " + " | ".join(_COLUMNS) + " |")
-        say("|" + " --- |" * len(_COLUMNS))
-        for case in cases:
-            for row in run_case(suite, case, _QUICK_ROUNDS if quick else _ROUNDS):
-                rows.append(row)
-                say("| " + " | ".join(show(row) for show in _COLUMNS.values()) + " |")
-                record = dataclasses.asdict(row) | {"environment": environment}
-                print(json.dumps(record), file=records, flush=True)
-        judged = [r for r in rows if r.reached is not None]
-        say(f"\nTargets reached: {sum(bool(r.reached) for r in judged)} of {len(judged)}.")
-        for row in rows:
-            if row.failed:
-                say(f"FAILED: {row.case}: {row.contestant}: {row.note}")
-        say("")
-    return not any(r.failed for r in rows)
-
-
-def run_case(suite: str, case: Case, rounds: int = _ROUNDS) -> list[Row]:
+def run_case(suite: str, case: Case, rounds: int = ROUNDS) -> list[Row]:
     """One row for each contestant, ours first."""
     rows, calls = [], {}
     expected: list[np.ndarray] | None = None
     for index, contestant in enumerate((case.ours, *case.rivals)):
-        row = Row(suite, case.name, contestant.name)
+        row = Row(suite, case.name, contestant.name, overhead=case.overhead)
         rows.append(row)
         if index > 0 and expected is None:
             row.note, row.failed = "not run: ours failed", True
@@ -188,7 +150,7 @@ def run_case(suite: str, case: Case, rounds: int = _ROUNDS) -> list[Row]:
         if not row.failed:
             calls[index] = call
 
-    samples = _take_turns(_variants(case, calls), rounds)
+    samples = take_turns(_variants(case, calls), rounds, before_call=_before)
     best: dict[int, Variant] = {}
     for variant in sorted(samples, key=lambda v: statistics.median(samples[v]), reverse=True):
         best[variant[0]] = variant
@@ -237,34 +199,40 @@ def _judge(row: Row, contestant: Contestant, seconds: list[float], ours: float) 
         row.target, row.reached = f"<= {contestant.at_most:g}", row.ratio <= contestant.at_most
 
 
-def _take_turns(calls: dict[Variant, Call], rounds: int) -> dict[Variant, list[float]]:
-    """Seconds of each timed call. Everything has run once already; here it runs warm."""
-    usual: dict[Variant, float] = {}
-    samples: dict[Variant, list[float]] = {variant: [] for variant in calls}
+def take_turns(
+    calls: Mapping[Any, Call],
+    rounds: int,
+    *,
+    before_call: Callable[[Any], None] = lambda name: None,
+) -> dict[Any, list[float]]:
+    """Seconds of each timed call, by its name. Everything has run once already; here it runs warm."""
+    usual: dict[Hashable, float] = {}
+    samples: dict[Hashable, list[float]] = {name: [] for name in calls}
+    start = time.perf_counter()
     gc.collect()
     gc.disable()
     try:
         for turn in range(rounds):
-            for variant, call in calls.items():
-                if usual.get(variant, 0.0) > _SLOW_SECONDS and turn % 3:
-                    continue
-                if variant[1] is not None:
-                    _set_torch_threads(variant[1])
-                if usual.get(variant, 0.0) < _TURN_SECONDS:
+            if turn >= QUICK_ROUNDS and time.perf_counter() - start > _CASE_SECONDS:
+                break
+            for name, call in calls.items():
+                before_call(name)
+                if usual.get(name, 0.0) < _TURN_SECONDS:
                     # The one before left its data in the caches and its threads spinning.
-                    usual[variant] = _timed(call)[1]
-                repeats = int(_TURN_SECONDS / max(usual[variant], 1e-9))
+                    usual[name] = _timed(call)[1]
+                repeats = int(_TURN_SECONDS / max(usual[name], 1e-9))
                 for _ in range(min(max(repeats, 1), _MOST_PER_TURN)):
-                    samples[variant].append(_timed(call)[1])
+                    samples[name].append(_timed(call)[1])
     finally:
         gc.enable()
     return samples
 
 
-def _set_torch_threads(threads: int) -> None:
-    import torch
+def _before(variant: Variant) -> None:
+    if variant[1] is not None:
+        import torch
 
-    torch.set_num_threads(threads)
+        torch.set_num_threads(variant[1])
 
 
 def _timed(call: Call) -> tuple[Any, float]:
@@ -275,39 +243,3 @@ def _timed(call: Call) -> tuple[Any, float]:
 
 def _arrays(value: Any) -> list[np.ndarray]:
     return [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(value)]
-
-
-def _digits(number: float | None) -> str:
-    if number is None:
-        return ""
-    return f"{number:.0f}" if number >= 1000 else f"{number:.3g}"
-
-
-def _environment() -> dict[str, str]:
-    """What the numbers depend on."""
-    cores = os.cpu_count() or 1
-    environment = {
-        "machine": f"{_processor()}, {cores} cores, {platform.system()} {platform.machine()}",
-        "jax": ", ".join(sorted({d.device_kind for d in jax.devices()})),
-        "python": platform.python_version(),
-    }
-    if hasattr(os, "getloadavg"):
-        load = os.getloadavg()[0]
-        crowded = " (busy: run again when it is not)" if load > cores / 2 else ""
-        environment["load before"] = f"{load:.1f}{crowded}"
-    environment["versions"] = ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
-    return environment
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or "unknown processor"
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "(not installed)"

@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks._harness import Call, Case, Contestant, on_device
 from calib_jax import augment, losses, models, train
 
+SECONDS = 75
 _PROCESSES = 2
 _FILL = 128
 
@@ -61,7 +62,7 @@ def cases(quick: bool) -> Iterator[Case]:
         ],
         tolerance=0.0,
     )
-    batch, steps = (8, 2) if quick else (64, 10)
+    batch, steps = (8, 2) if quick else (64, 4)
     yield Case(
         f"PGD, {steps} steps, ResNet-20, B={batch}",
         Contestant("calib_jax", partial(_pgd, batch, steps)),

@@ -13,6 +13,7 @@ import optax
 from benchmarks._harness import Call, Case, Contestant
 from calib_jax import losses, models
 
+SECONDS = 85
 _CLASSES = 10
 _SGD = {"learning_rate": 0.1, "momentum": 0.9}
 _ADAMW = {"learning_rate": 1e-5, "weight_decay": 0.01}
@@ -54,21 +55,7 @@ def _resnet(batch: int) -> Case:
         return _repeated(step, state, images, labels)
 
     def rival(channels_last: bool) -> Call:
-        import torch
-
-        from benchmarks import _torch_resnet
-
-        network: Any = _torch_resnet.ResNet20(_CLASSES)
-        _torch_resnet.copy_weights(network, start()["params"])
-        x = torch.from_numpy(images).permute(0, 3, 1, 2)
-        y = torch.from_numpy(labels)
-        layout = torch.channels_last if channels_last else torch.contiguous_format
-        network.to(memory_format=layout)  # in place
-        x = x.contiguous(memory_format=layout)
-        optimizer = torch.optim.SGD(
-            network.parameters(), lr=_SGD["learning_rate"], momentum=_SGD["momentum"]
-        )
-        return _torch_step(lambda: network(x), y, optimizer)
+        return torch_resnet(start()["params"], images, labels, channels_last=channels_last)
 
     return Case(
         f"ResNet-20, B={batch}, 32x32",
@@ -80,6 +67,26 @@ def _resnet(batch: int) -> Case:
         ],
         tolerance=1e-4,
     )
+
+
+def torch_resnet(
+    params: Any, images: np.ndarray, labels: np.ndarray, *, channels_last: bool
+) -> Call:
+    """A step of cross entropy on images `[batch, 32, 32, 3]`, from our parameters on."""
+    import torch
+
+    from benchmarks import _torch_resnet
+
+    network: Any = _torch_resnet.ResNet20(_CLASSES)
+    _torch_resnet.copy_weights(network, params)
+    x = torch.from_numpy(images).permute(0, 3, 1, 2)
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    network.to(memory_format=layout)  # in place
+    x = x.contiguous(memory_format=layout)
+    optimizer = torch.optim.SGD(
+        network.parameters(), lr=_SGD["learning_rate"], momentum=_SGD["momentum"]
+    )
+    return _torch_step(lambda: network(x), torch.from_numpy(labels), optimizer)
 
 
 def _encoder(batch: int, length: int, layers: int) -> Case:

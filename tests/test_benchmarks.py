@@ -1,10 +1,15 @@
-"""The benchmark harness: wrong results are caught before they are timed. Needs no other library."""
+"""The benchmarks: wrong results are caught before they are timed, and one report tells of all suites.
+
+Needs no other library.
+"""
 
 import importlib
 import json
 import os
+import pkgutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -18,9 +23,14 @@ COLUMNS = (
 
 
 @pytest.fixture
-def harness(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     monkeypatch.syspath_prepend(str(ROOT))
-    return importlib.import_module("benchmarks._harness")
+    return lambda name: importlib.import_module(f"benchmarks.{name}")
+
+
+@pytest.fixture
+def harness(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("_harness")
 
 
 def toy_case(harness: ModuleType, *rivals: tuple[str, object], **options: object) -> object:
@@ -34,9 +44,15 @@ def toy_case(harness: ModuleType, *rivals: tuple[str, object], **options: object
 
 
 def run(harness: ModuleType, case: object, out: Path) -> tuple[bool, str, list[dict]]:
-    agreed = harness.run_suite("toy", "a toy", [case], out, quick=True)
-    records = [json.loads(line) for line in (out / "toy.jsonl").read_text().splitlines()]
-    return agreed, (out / "toy.md").read_text(), records
+    report = importlib.import_module("benchmarks._report").Report(out, quick=True)
+    agreed = report.add("toy", "a toy", [case])
+    return agreed, *read(out)
+
+
+def read(out: Path) -> tuple[str, list[dict]]:
+    """The one report in a folder: its text and its records."""
+    (text,), (lines,) = out.glob("*.md"), out.glob("*.jsonl")
+    return text.read_text(), [json.loads(line) for line in lines.read_text().splitlines()]
 
 
 def test_agreement_is_timed(harness: ModuleType, tmp_path: Path) -> None:
@@ -109,6 +125,87 @@ def test_relative_tolerance(harness: ModuleType) -> None:
     assert second.tolerance == "0.1 relative"
 
 
+def test_one_report_for_all_suites(
+    harness: ModuleType, load: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    report = load("_report").Report(tmp_path, quick=True)
+
+    def breaks() -> Iterator[object]:
+        yield harness.Fact("Sizes.", {"what": "a", "MB": 2.0})
+        yield harness.Fact("Sizes.", {"what": "b", "MB": 2345.6})
+        yield harness.Fact("Shares.", {"what": "c"}, target="<= 5 %", reached=False)
+        raise RuntimeError("no more")
+
+    case = toy_case(harness, ("python", lambda: lambda: sum(range(8))), at_least=1e-9)
+    assert report.add("toy", "a toy", [case])
+    assert not report.add("broken", "facts, then an error", breaks())
+    text, records = read(tmp_path)
+    assert [r["suite"] for r in records] == ["toy", "toy", "broken", "broken", "broken"]
+    assert records[3]["values"] == {"what": "b", "MB": 2345.6}
+    assert (tmp_path / f"{report.stem.name}.png").stat().st_size > 1000
+    assert f"]({report.stem.name}.png)" in text
+    # The conclusions come first, then a section for each suite.
+    parts = [
+        "| toy | 1 of 1 |  |",
+        "| broken | 0 of 1 | c (<= 5 %) |",
+        "## toy: a toy",
+        "## broken: facts, then an error",
+        "\nSizes.\n\n| what | MB |\n| --- | --- |\n| a | 2 |\n| b | 2,346 |\n",
+        "\nShares.\n\n| what | target | reached |\n| --- | --- | --- |\n| c | <= 5 % | **no** |\n",
+        "FAILED: broken broke off: RuntimeError: no more",
+    ]
+    places = [text.find(part) for part in parts]
+    assert -1 not in places, text
+    assert places == sorted(places)
+
+
+def test_second_report_of_a_day_overwrites_nothing(
+    load: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    names = []
+    for _ in range(3):
+        report = load("_report").Report(tmp_path)
+        report.add("none", "nothing", [])
+        names.append(report.stem.name)
+    assert names[1:] == [f"{names[0]}-2", f"{names[0]}-3"]
+
+
+def test_exponent_of_a_power_law(load: Callable[[str], ModuleType]) -> None:
+    exponent = load("growth").exponent
+    assert exponent([1, 10, 100], [3.0, 300.0, 30000.0]) == pytest.approx(2)
+    # Not exactly one: log2 of the times is 0, 2, 2 at 0, 1, 2; the least squares' slope is 1.
+    assert exponent([1, 2, 4], [1.0, 4.0, 4.0]) == pytest.approx(1)
+
+
+HLO = """\
+  %all-reduce = f32[] all-reduce(%wrapped_reduce.6), channel_id=1, replica_groups=mesh['axis_0'=8]
+  ROOT %all-reduce.37 = (f32[3]{0}, /*index=5*/bf16[4,2]{1,0}) all-reduce(%a, %b), to_apply=%add
+  %gte = f32[3]{0} get-tuple-element(%all-reduce.37), index=0
+  %all-gather.1 = f32[16,10]{1,0} all-gather(%p), dimensions={0}
+  %scatter = s32[5]{0} reduce-scatter(%q), dimensions={0}
+  %add.1 = f32[7]{0} add(%all-gather.1, %x)
+"""
+
+
+def test_collectives_of_a_program(load: Callable[[str], ModuleType]) -> None:
+    hlo = load("_hlo")
+    found = hlo.collectives(HLO)
+    assert found == [
+        ("all-reduce", 4),
+        ("all-reduce", 3 * 4 + 8 * 2),
+        ("all-gather", 640),
+        ("reduce-scatter", 20),
+    ]
+    # Four devices: sums go round twice, 3/4 each time; of the scattered 80 bytes each sends 60.
+    assert hlo.sent(found, 4) == pytest.approx(2 * 3 / 4 * 32 + 3 / 4 * 640 + 60)
+
+
+def test_all_suites_take_less_than_20_minutes(load: Callable[[str], ModuleType]) -> None:
+    names = [m.name for m in pkgutil.iter_modules([str(ROOT / "benchmarks")]) if m.name[0] != "_"]
+    assert sorted(load("__main__").SUITES) == sorted(names)
+    assert 0 < sum(load(name).SECONDS for name in names) < 20 * 60
+
+
 def benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "benchmarks", *arguments],
@@ -124,7 +221,7 @@ def test_list_names_the_suites() -> None:
     result = benchmarks("--list")
     assert result.returncode == 0, result.stderr
     listed = {line.split()[0] for line in result.stdout.splitlines()}
-    assert {"losses", "metrics", "posthoc"} <= listed
+    assert {"losses", "overhead", "growth", "scale"} <= listed
 
 
 def test_unknown_suite_is_one_clear_line() -> None:

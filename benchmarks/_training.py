@@ -1,0 +1,92 @@
+"""Training steps of any method on random images; their time does not depend on what is in them."""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchmarks._harness import Call
+from calib_jax import data, methods, models, train
+
+CLASSES = 10
+# What earlier phases of an experiment hand to the methods that ask for it, by the set's size.
+_HANDED: Mapping[str, Any] = {
+    "aum": lambda n: np.arange(n, dtype=np.float32),
+    "confidence": lambda n: np.linspace(0, 1, n, dtype=np.float32),
+    "teacher_logits": lambda n: np.zeros((n, CLASSES), np.float32),
+    "teacher_temperature": lambda n: np.asarray(1.7),
+}
+
+
+def images(n: int) -> data.Dataset:
+    rng = np.random.default_rng(0)
+    return data.Dataset(
+        "random",
+        "train",
+        {"image": rng.integers(0, 256, (n, 32, 32, 3)).astype(np.uint8)},
+        rng.integers(0, CLASSES, n).astype(np.int32),
+        np.arange(n, dtype=np.int32),
+        tuple(map(str, range(CLASSES))),
+    )
+
+
+def make_trainer(
+    method: str,
+    batch: int,
+    *,
+    train_set: data.Dataset,
+    model: str = "resnet20",
+    workers: int = 0,
+    **options: Any,
+) -> train.Trainer:
+    """The runner's trainer with SGD; `batch` rows a step, also where a method has two groups."""
+    chosen = methods.create(method, **options)
+    n = len(train_set)
+    handed = {name: make(n) for name, make in _HANDED.items()}
+    parts = len(chosen.groups(methods.Info(n, CLASSES, handed))) or 1
+    schedule = train.make_schedule("constant", 0.01, total_steps=1)
+    return train.Trainer(
+        train.Network(models.create(model, CLASSES)),
+        chosen,
+        lambda *_: train.make_optimizer("sgd", schedule, weight_decay=5e-4),
+        train_set,
+        train_set.take(np.arange(batch)),
+        train.Setup(batch // parts, epochs=1, eval_batch_size=batch, workers=workers),
+        handed=handed,
+    )
+
+
+@functools.cache
+def one_step(method: str, model: str, batch: int) -> "OneStep":
+    """Compiled once, whoever asks first."""
+    return OneStep(make_trainer(method, batch, train_set=images(batch), model=model))
+
+
+class OneStep:
+    """A trainer with one batch, over and over."""
+
+    def __init__(self, trainer: train.Trainer) -> None:
+        self.trainer = trainer
+        self.piece = next(trainer.train.pieces(trainer.train.shuffled(0, 0), 0, 1))
+        self.key = jax.random.key(0)
+
+    @functools.cached_property
+    def state(self) -> train.TrainState:
+        return self.trainer.init(0)
+
+    def call(self) -> Call:
+        def call() -> Any:
+            self.state, sums = jax.block_until_ready(
+                self.trainer.advance(self.state, self.piece, self.key)
+            )
+            return sums.weight > 0
+
+        return call
+
+    def compiled(self) -> Any:
+        """The program of the step; the same, and at once, if the step has been called."""
+        piece = self.piece
+        given = piece.arrays, piece.rows, piece.weights, np.int32(piece.num_steps), self.key
+        return self.trainer._run.lower(self.state, *given, length=piece.length).compile()
