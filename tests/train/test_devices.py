@@ -35,7 +35,7 @@ def eight(folder: pathlib.Path) -> dict[str, np.ndarray]:
         env=os.environ | ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     with np.load(folder / "eight.npz") as arrays:
@@ -63,7 +63,7 @@ def processes(folder: pathlib.Path) -> dict[str, np.ndarray]:
         for number in range(2)
     ]
     try:
-        ends = [(process.communicate(timeout=280)[1], process.returncode) for process in both]
+        ends = [(process.communicate(timeout=500)[1], process.returncode) for process in both]
     finally:
         for process in both:
             process.kill()
