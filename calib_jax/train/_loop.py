@@ -168,6 +168,8 @@ class _Loop:
         states = self.program.part(joined)
         for run, state in zip(self.runs, states, strict=True):
             run.save(state, step)
+            if jax.process_count() > 1 and len(self.runs) > 1:
+                run.checkpoints.wait()  # processes that save several at once wait for each other's
         self.saved = time.monotonic()
         return states
 

@@ -45,7 +45,8 @@ def _run_job(job: dict[str, Any]) -> int:
     if job["light"]:
         _leave_out_reports()
     for what, number, action in job["interrupt"]:
-        INTERRUPT[what](number, functools.partial(os.kill, os.getpid(), getattr(signal, action)))
+        # To this very thread: two that reach the process while it is busy would count as one.
+        INTERRUPT[what](number, functools.partial(signal.raise_signal, getattr(signal, action)))
     for what in job["patch"]:
         PATCH[what]()
     sys.argv = ["main", *job["arguments"]]  # where the config's flags look for overrides
