@@ -10,7 +10,7 @@ from benchmarks._harness import Call, Case, Contestant
 from benchmarks._training import images, make_trainer
 from calib_jax import train
 
-SECONDS = 85
+SECONDS = 60
 
 
 def cases(quick: bool) -> Iterator[Case]:

@@ -11,7 +11,7 @@ from benchmarks import _data, _harness
 from benchmarks._harness import Call, Fact, on_device
 from calib_jax import augment, losses, metrics, posthoc
 
-SECONDS = 80
+SECONDS = 60
 
 _N = (10_000, 40_000, 160_000, 640_000)
 _K = (10, 50, 200, 1000)

@@ -13,7 +13,7 @@ from calib_jax import losses
 
 Loss = Callable[..., jax.Array]
 
-SECONDS = 20
+SECONDS = 18
 _BATCHES = (128, 1024)
 _CLASSES = (10, 100)
 _GAMMA = 3.0

@@ -10,7 +10,7 @@ from benchmarks import _data, _plain_numpy
 from benchmarks._harness import Call, Case, Contestant, on_device
 from calib_jax import metrics
 
-SECONDS = 70
+SECONDS = 42
 _SMALL, _LARGE = 10_000, 1_000_000
 
 
