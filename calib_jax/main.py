@@ -9,9 +9,11 @@ changed by --config.KEY=VALUE; --print_config shows all keys.
 
 import ast
 import contextlib
+import os
 import pathlib
 import sys
 
+import jax
 from absl import flags, logging
 from ml_collections import config_flags
 
@@ -42,6 +44,16 @@ def main() -> int:
     except train.Stopped as stopped:
         print(f"{stopped}. The same command goes on from there.", file=sys.stderr)
         return 130
+    except jax.errors.JaxRuntimeError as error:
+        if jax.process_count() == 1:
+            raise
+        print(
+            f"error: the processes lost each other ({_in_short(error).splitlines()[0]}). "
+            "The same command goes on from the last checkpoint.",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(1)  # an ordinary end would wait for those that are gone
     except (flags.Error, ValueError, AttributeError, KeyError, TypeError, OSError) as error:
         if flags.FLAGS.is_parsed() and not isinstance(error, ValueError | OSError):
             raise  # not the user's doing

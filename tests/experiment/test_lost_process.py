@@ -8,10 +8,11 @@ import subprocess
 import sys
 import time
 
+import jax
 import numpy as np
 import pytest
 
-from calib_jax import train
+from calib_jax import main, train
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 DIGITS = ("--config", "configs/smoke/digits.py", "--config.train.epochs=60")
@@ -55,7 +56,9 @@ def test_the_others_stop_and_one_alone_goes_on(lost: int, tmp_path: pathlib.Path
         said = both[1 - lost].communicate(timeout=train.LOST_SECONDS + 60)[1]
         assert time.monotonic() - began < train.LOST_SECONDS + 30
         assert both[1 - lost].returncode != 0
-        assert "another task died" in said or "coordination service" in said.lower()
+        # By whichever of the two notices first: a connection that breaks, or no sign of life.
+        messages = ("the processes lost each other", "another task died", "coordination service")
+        assert any(message in said.lower() for message in messages), said
     finally:
         for process in both:
             process.kill()
@@ -75,3 +78,32 @@ def test_the_others_stop_and_one_alone_goes_on(lost: int, tmp_path: pathlib.Path
         for workdir in ("parts", "whole")
     ]
     np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-3)
+
+
+def test_a_broken_connection_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Ended(BaseException):
+        pass
+
+    def end(code: int) -> None:
+        raise Ended(code)
+
+    def lose(*_: object) -> str:
+        raise jax.errors.JaxRuntimeError("connection closed by peer\nand much more")
+
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(main, "_run", lose)
+    monkeypatch.setattr(main.flags, "FLAGS", lambda _: None)
+    monkeypatch.setattr(sys, "argv", ["main", "--workdir", str(tmp_path)])
+    with pytest.raises(Ended) as ended:
+        main.main()
+    assert ended.value.args == (1,)
+    assert capfd.readouterr().err == (
+        "error: the processes lost each other (connection closed by peer). The same command goes on "
+        "from the last checkpoint.\n"
+    )
+    monkeypatch.setattr(jax, "process_count", lambda: 1)
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        main.main()
