@@ -12,7 +12,8 @@ from experiment import small
 from calib_jax import experiment, train
 
 SEEDS = [0, 5, 2]
-METHODS = ("adafocal", "mmce", "mixup", "aum_mixup", "lcl", "randaug_autolabel")
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("mmce", "mixup", "lcl")]
+METHODS = ("adafocal", "aum_mixup", "randaug_autolabel", *SLOW)
 
 
 def assert_close(a: Any, b: Any) -> None:
