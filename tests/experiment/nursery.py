@@ -39,6 +39,8 @@ def serve() -> None:
 
 def _run_job(job: dict[str, Any]) -> int:
     signal.alarm(SECONDS)
+    # What a shell starts in the background ignores it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, path in enumerate((os.devnull, job["stdout"], job["stderr"])):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
     _keep_everything_compiled()

@@ -81,7 +81,7 @@ def test_a_dry_run_counts_all_seeds_and_refuses() -> None:
         megabytes(seeds_in_parallel=True, train__sharding="fsdp")
 
 
-@pytest.mark.parametrize("method", ["aum_mixup", "csd"])
+@pytest.mark.parametrize("method", ["aum_mixup", pytest.param("csd", marks=pytest.mark.slow)])
 def test_an_experiment_with_phases(method: str, tmp_path: pathlib.Path) -> None:
     changes: dict[str, Any] = {"seeds": (0, 1), "method__name": method}
     for parallel in (False, True):
