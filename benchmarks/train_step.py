@@ -66,13 +66,13 @@ def _seeds(batch: int, model: str, abreast: bool) -> Call:
     keys = [jax.random.key(seed) for seed in range(_SEEDS)]
     pieces = [next(trainer.train.pieces(trainer.train.shuffled(s, 0), 0, 1)) for s in range(_SEEDS)]
     groups = [slice(None)] if abreast else [slice(i, i + 1) for i in range(_SEEDS)]
-    joined = [program.join(states[group]) for group in groups]
+    joined, own = ([program.join(all_[group]) for group in groups] for all_ in (states, keys))
 
     def call() -> Any:
         nonlocal joined
         found = [
-            program.advance(one, pieces[group], keys[group])
-            for one, group in zip(joined, groups, strict=True)
+            program.advance(one, pieces[group], key)
+            for one, group, key in zip(joined, groups, own, strict=True)
         ]
         joined = [one for one, _ in jax.block_until_ready(found)]
         return sum(float(sums.weight) > 0 for _, parts in found for sums in parts)

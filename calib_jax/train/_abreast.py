@@ -21,16 +21,16 @@ class Alone:
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
 
-    def join(self, states: Sequence[TrainState]) -> Any:
-        return states[0]
+    def join(self, trees: Sequence[Any]) -> Any:
+        return trees[0]
 
     def part(self, joined: Any) -> list[TrainState]:
         return [joined]
 
     def advance(
-        self, joined: Any, pieces: Sequence[Piece], keys: Sequence[jax.Array]
+        self, joined: Any, pieces: Sequence[Piece], keys: jax.Array
     ) -> tuple[Any, list[Sums]]:
-        state, sums = self.trainer.advance(joined, pieces[0], keys[0])
+        state, sums = self.trainer.advance(joined, pieces[0], keys)
         return state, [sums]
 
     def is_compiled(self) -> bool:
@@ -50,7 +50,6 @@ class Abreast:
     def __init__(self, trainers: Sequence[Trainer]) -> None:
         first, number = trainers[0], len(trainers)
         _check(trainers)
-        self.first = first
         dealt = number % first.mesh.size == 0
         everywhere = _mesh.replicated(first.mesh)
         place = _mesh.split(first.mesh) if dealt else everywhere
@@ -76,30 +75,30 @@ class Abreast:
             return joined, [one_of(sums, i) for i in range(number)]
 
         self._join = jax.jit(
-            lambda states: jax.tree.map(lambda *x: jnp.stack(x), *states), out_shardings=place
+            lambda trees: jax.tree.map(lambda *x: jnp.stack(x), *trees), out_shardings=place
         )
         self._part = jax.jit(
             lambda joined: [one_of(joined, i) for i in range(number)], out_shardings=everywhere
         )
         self._advance = jax.jit(advance, donate_argnums=0, out_shardings=(place, everywhere))
 
-    def join(self, states: Sequence[TrainState]) -> Any:
-        """One tree with the arrays of all states `[seeds, …]`."""
-        return self._join(list(states))
+    def join(self, trees: Sequence[Any]) -> Any:
+        """One tree with the arrays of all, `[seeds, …]`: of their states, or of their keys."""
+        return self._join(list(trees))
 
     def part(self, joined: Any) -> list[TrainState]:
         """The states that were joined, in memory of their own."""
         return self._part(joined)
 
     def advance(
-        self, joined: Any, pieces: Sequence[Piece], keys: Sequence[jax.Array]
+        self, joined: Any, pieces: Sequence[Piece], keys: jax.Array
     ) -> tuple[Any, list[Sums]]:
-        """Takes the steps of each seed's piece; see `Trainer.advance`."""
+        """Takes the steps of each seed's piece; see `Trainer.advance`. The keys are joined, too."""
         rows, weights = (
             np.stack([getattr(p, name) for p in pieces]) for name in ("rows", "weights")
         )
         count = np.int32(pieces[0].num_steps)
-        return self._advance(joined, pieces[0].arrays, rows, weights, count, jnp.stack(keys))
+        return self._advance(joined, pieces[0].arrays, rows, weights, count, keys)
 
     def is_compiled(self) -> bool:
         compiled: Any = self._advance

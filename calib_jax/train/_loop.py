@@ -116,7 +116,7 @@ class _Loop:
     ) -> None:
         self.program, self.runs, self.progress = program, runs, progress
         self.save_seconds, self.save_best = save_seconds, save_best
-        self.keys = [run.key for run in runs]
+        self.keys = program.join([run.key for run in runs])
         self.saved = time.monotonic()
 
     def to_the_end(
