@@ -106,7 +106,12 @@ def claim(workdir: pathlib.Path, config: Any) -> None:
     path = workdir / "config.json"
     new = json.loads(config.to_json())
     if path.exists():
-        old = json.loads(path.read_text())["config"]
+        try:
+            old = json.loads(path.read_text())["config"]
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(
+                f"{path} is damaged; choose another --workdir, or remove it if the config is the same"
+            ) from None
         free = tuple(f"config.{key}:" for key in _FREE)
         found = [line for line in differences(old, new) if not line.startswith(free)]
         if found:

@@ -138,3 +138,10 @@ def test_files_are_all_or_nothing(tmp_path: pathlib.Path) -> None:
     assert json.loads((tmp_path / "x.json").read_text()) == {"a": 1}
     with np.load(tmp_path / "sub" / "x.npz", allow_pickle=False) as arrays:
         np.testing.assert_array_equal(arrays["a"], [0, 1, 2])
+
+
+@pytest.mark.parametrize("content", ["{", "{}", "[]"])
+def test_a_damaged_config_is_named(content: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ValueError, match=r"config.json is damaged; choose another --workdir"):
+        _workdir.claim(tmp_path, small.config())
