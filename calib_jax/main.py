@@ -12,6 +12,7 @@ import contextlib
 import os
 import pathlib
 import sys
+import traceback
 
 import jax
 from absl import flags, logging
@@ -44,6 +45,13 @@ def main() -> int:
     except train.Stopped as stopped:
         print(f"{stopped}. The same command goes on from there.", file=sys.stderr)
         return 130
+    except (NameError, ImportError, SyntaxError) as error:
+        if flags.FLAGS.is_parsed():
+            raise
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = error if isinstance(error, SyntaxError) else last  # in the config file
+        print(f"error: {where.filename}, line {where.lineno}: {error}", file=sys.stderr)
+        return 2
     except jax.errors.JaxRuntimeError as error:
         if jax.process_count() == 1:
             raise

@@ -178,6 +178,17 @@ def test_mistakes_in_a_config_file(
     assert all(word in done.err for word in words), done.err
 
 
+@pytest.mark.parametrize("content", ["broken", "import no_such_module", "def f(:"])
+def test_a_config_file_that_is_no_program(
+    command: Command, tmp_path: pathlib.Path, content: str
+) -> None:
+    path = tmp_path / "config.py"
+    path.write_text(content)
+    done = command("--config", path, "--workdir", tmp_path / "x", light=True)
+    assert done.code == 2, done.err
+    assert re.fullmatch(rf"error: {re.escape(str(path))}, line 1: .*\n", done.err), done.err
+
+
 @pytest.mark.parametrize(
     ("config", "workdir", "words"),
     [
