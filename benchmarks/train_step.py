@@ -51,6 +51,12 @@ def cases(quick: bool) -> Iterator[Case]:
             tolerance=0.0,
         )
     yield Case(
+        f"a step of a process of its own, ResNet-20, B={batch}",
+        Contestant("memory kept", functools.partial(_process, batch, keep=True)),
+        [Contestant("given back to the system", functools.partial(_process, batch, keep=False))],
+        tolerance=0.0,
+    )
+    yield Case(
         "from the command to the first step, warm compilation cache",
         Contestant("configs/smoke/digits.py", _command),
         [],
@@ -104,6 +110,38 @@ def _runner(trainer: train.Trainer, steps: int) -> Call:
             run = _loop._Run(trainer, 0, checkpoints, log, progress, shown=True)
             loop = _loop._Loop(_abreast.Alone(trainer), [run], progress, 1e9, False)
             return int(loop.to_the_end(trainer.init(0), 0, lambda: False)[0].step)
+
+    return call
+
+
+_STEPPER = """
+import sys
+from calib_jax import experiment
+if {keep}:
+    experiment.keep_memory()
+from benchmarks._training import one_step
+call = one_step("cross_entropy", "resnet20", {batch}).call()
+for _ in sys.stdin:
+    print(bool(call()), flush=True)
+"""
+
+
+def _process(batch: int, keep: bool) -> Call:
+    """A step of a process that keeps the memory it frees, as `calib_jax.main` does, or does not."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _STEPPER.format(keep=keep, batch=batch)],
+        cwd=Path(__file__).parent.parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )  # ends with our end of its input
+
+    def call() -> Any:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        return process.stdout.readline() == "True\n"
 
     return call
 

@@ -77,6 +77,7 @@ def _run() -> int:
     config = _CONFIG.value
     if config is None:
         raise ValueError("which config? --config FILE (see --list)")
+    experiment.keep_memory()
     experiment.keep_compiled()
     if _PRINT.value or _DRY_RUN.value:
         print(config if _PRINT.value else experiment.describe(config))

@@ -14,3 +14,4 @@ from calib_jax.experiment._predictions import Predictions as Predictions
 from calib_jax.experiment._predictions import load_predictions as load_predictions
 from calib_jax.experiment._run import run as run
 from calib_jax.experiment._startup import keep_compiled as keep_compiled
+from calib_jax.experiment._startup import keep_memory as keep_memory

@@ -1,0 +1,36 @@
+import subprocess
+import sys
+
+import pytest
+
+# Five calls of a program with a result of 64 MB; the pages that the system had to fetch for them.
+_SCRIPT = """
+import resource, sys
+from calib_jax import experiment
+if sys.argv[1] == "keep":
+    experiment.keep_memory()
+import jax, jax.numpy as jnp
+program = jax.jit(lambda x: x @ x.T)
+x = jnp.ones((4096, 16))
+for _ in range(5):
+    program(x).block_until_ready()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5):
+    program(x).block_until_ready()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def _page_faults(mode, monkeypatch):
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+    found = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, mode], capture_output=True, text=True, check=True
+    )
+    return int(found.stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc has these settings")
+def test_memory_that_is_kept_need_not_be_fetched_again(monkeypatch):
+    without, kept = (_page_faults(mode, monkeypatch) for mode in ("plain", "keep"))
+    assert without > 5 * 10_000  # 64 MB are 16,384 pages
+    assert kept < without / 20
