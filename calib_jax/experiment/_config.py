@@ -90,7 +90,8 @@ def default_config() -> ConfigDict:
             "robustness": {
                 "corruptions": (),  # of the test set: names, or all, standard, autolabel
                 "severities": (1, 2, 3, 4, 5),
-                "num_corrupted": 0,  # test images to corrupt; 0: all
+                "operations": (),  # of RandAug, each on the test set at magnitudes 1 to 10; names, or all
+                "num_corrupted": 0,  # test images to corrupt or to operate on; 0: all
                 "attack_eps": 0.0,  # radius of a PGD attack, for pixels in [0, 1]; 0: none
                 "attack_steps": 50,  # of a quarter of the radius
                 "attack_restarts": 3,

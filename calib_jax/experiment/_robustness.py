@@ -13,7 +13,7 @@ from calib_jax._hints import expected_one_of
 from calib_jax.data import Dataset
 from calib_jax.experiment._judge import Judgement
 from calib_jax.experiment._predictions import Predictions
-from calib_jax.experiment._shift import load_shift
+from calib_jax.experiment._shift import load_shift, operated
 
 # The benchmark's own 15; all 19; the 17 that the AutoLabel paper's code base has for CIFAR-100-C.
 _SUITES = {
@@ -26,6 +26,7 @@ _SUITES = {
 def check(options: Mapping[str, Any]) -> None:
     """Raises for values that would be noticed after the training only."""
     corruption_names(options["corruptions"])
+    operation_names(options["operations"])
     for severity in options["severities"]:
         if severity not in range(1, 6):
             raise ValueError(
@@ -50,6 +51,15 @@ def corruption_names(wanted: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def operation_names(wanted: Sequence[str]) -> list[str]:
+    """Operations by name, or all."""
+    for name in wanted:
+        if name not in ("all", *augment.OPS):
+            expected = expected_one_of(name, ("all", *augment.OPS))
+            raise ValueError(f"config.robustness.operations={name!r}: {expected}")
+    return [name for name in augment.OPS if name in wanted or "all" in wanted]
+
+
 def evaluate(
     config: Any,
     test: Dataset,
@@ -63,30 +73,26 @@ def evaluate(
 
     Returns:
       `{"corruptions": {"mean", "severity": {"0", "1", …}, "type": {name}, "each": {name: {"1", …}}},
-      "attack": {"clean_accuracy", "accuracy"}}`
+      "operations": {name: {"0", "1", …}}, "attack": {"clean_accuracy", "accuracy"}}`
     """
     options, found = config.robustness, {}
-    names = corruption_names(options.corruptions)
-    if names:
-        temperature = next(
-            (
-                j.parameters["temperature"][0]
-                for j in judgements
-                if j.name.startswith("temperature")
-            ),
-            None,
+    scaled = (j for j in judgements if j.name.startswith("temperature"))
+    temperature = next((j.parameters["temperature"][0] for j in scaled), None)
+    predict = _predictor(trainer, state, temperature)
+    if names := corruption_names(options.corruptions):
+        part = _part(test, options.num_corrupted)
+        corruptions = _corruptions(
+            names, options.severities, part, config.data.dir or None, predict
         )
-        predict = _predictor(trainer, state, temperature)
-        found["corruptions"] = _corruptions(
-            names,
-            options.severities,
-            _part(test, options.num_corrupted),
-            config.data.dir or None,
-            predict,
-        )
-        found["corruptions"]["severity"] = {
-            "0": _measures(clean.logits, clean.labels, temperature),
-            **found["corruptions"]["severity"],
+        unchanged = {"0": _measures(clean.logits, clean.labels, temperature)}
+        corruptions["severity"] = unchanged | corruptions["severity"]
+        found["corruptions"] = corruptions
+    if names := operation_names(options.operations):
+        part = _part(test, options.num_corrupted)
+        unchanged = {"0": predict(part)}
+        found["operations"] = {
+            name: unchanged | {str(m): predict(operated(part, name, m)) for m in range(1, 11)}
+            for name in names
         }
     if options.attack_eps:
         part = _part(test, options.num_attacked)

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import functools
 import os
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -96,11 +97,36 @@ def _made(test: Dataset, corruption: str, severity: int) -> Dataset:
 
 def corrupted(images: np.ndarray, ids: np.ndarray, corruption: str, severity: int) -> np.ndarray:
     """Images corrupted with the noise of their ids, a few at a time."""
-    made = []
-    for first in range(0, len(images), _AT_A_TIME):
-        rows = np.arange(first, first + _AT_A_TIME) % len(images)  # one shape, one program
-        made.append(np.asarray(_corrupt(ids[rows], images[rows], corruption, severity)))
-    return np.concatenate(made)[: len(images)]
+    return _in_parts(
+        lambda rows: _corrupt(ids[rows], images[rows], corruption, severity), len(images)
+    )
+
+
+def operated(test: Dataset, name: str, magnitude: int) -> Dataset:
+    """The test set under one operation of RandAug; which way a warp goes hangs on an image's id."""
+    images, number = test.inputs["image"], augment.op_number(name)
+    made = _in_parts(
+        lambda rows: _operate(test.ids[rows], images[rows], number, magnitude), len(test)
+    )
+    return dataclasses.replace(test, inputs=test.inputs | {"image": made})
+
+
+def _in_parts(make: Callable[[np.ndarray], jax.Array], number: int) -> np.ndarray:
+    """Images made a few at a time: one shape, one program."""
+    parts = [
+        np.asarray(make(np.arange(first, first + _AT_A_TIME) % number))
+        for first in range(0, number, _AT_A_TIME)
+    ]
+    return np.concatenate(parts)[:number]
+
+
+@jax.jit
+def _operate(ids: jax.Array, images: jax.Array, op: int, magnitude: int) -> jax.Array:
+    def one(number: jax.Array, image: jax.Array) -> jax.Array:
+        key = jax.random.fold_in(jax.random.key(0), number)
+        return augment.randaug(key, image[None], magnitude, op)[0]
+
+    return jax.vmap(one)(ids, images)
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))

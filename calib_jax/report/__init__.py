@@ -12,6 +12,7 @@ from calib_jax.report._plots import plot_reliability as plot_reliability
 from calib_jax.report._plots import plot_risk_coverage as plot_risk_coverage
 from calib_jax.report._plots import plot_roc as plot_roc
 from calib_jax.report._robustness import plot_labels as plot_labels
+from calib_jax.report._robustness import plot_operations as plot_operations
 from calib_jax.report._robustness import plot_severity as plot_severity
 from calib_jax.report._robustness import robustness_table as robustness_table
 from calib_jax.report._summary import summarise as summarise

@@ -21,7 +21,9 @@ _VANILLA = "cross_entropy"
 def robustness_table(summary: Mapping[str, Any]) -> Table | None:
     """A row per method; `None` if nothing was corrupted or attacked."""
     found = summary.get("robustness", {})
-    if not found:
+    if not any(
+        part in of_method for of_method in found.values() for part in ("corruptions", "attack")
+    ):
         return None
     columns = []
     for place, key, title, more_is_better in (
@@ -70,6 +72,38 @@ def plot_severity(summary: Mapping[str, Any]) -> Figure | None:
         axes.grid(alpha=0.25)
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return figure
+
+
+def plot_operations(summary: Mapping[str, Any]) -> Figure | None:
+    """Accuracy on the test set under each operation at each magnitude; 0: without it.
+
+    A panel per method, and a line per operation. `None` if nothing was operated on.
+    """
+    methods = {
+        name: found["operations"]
+        for name, found in summary.get("robustness", {}).items()
+        if "operations" in found
+    }
+    if not methods:
+        return None
+    columns = min(3, len(methods))
+    rows = -(-len(methods) // columns)
+    figure = Figure(figsize=(1 + 3.4 * columns, 1.2 + 2.7 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for axes in grid.flat[len(methods) :]:
+        axes.set_visible(False)
+    for axes, (method, operations) in zip(grid.flat, methods.items(), strict=False):
+        for i, (name, by_magnitude) in enumerate(operations.items()):
+            x = [int(magnitude) for magnitude in by_magnitude]
+            mean = [100 * found["accuracy"]["mean"] for found in by_magnitude.values()]
+            colour, style = COLOURS[i % len(COLOURS)], ("-", "--")[i // len(COLOURS) % 2]
+            axes.plot(x, mean, style, marker="o", ms=3, lw=1.5, color=colour, label=name)
+        axes.set(title=method, xlabel="magnitude")
+        axes.grid(alpha=0.25)
+    figure.supylabel("accuracy, %", fontsize=10)
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
     return figure
 
 

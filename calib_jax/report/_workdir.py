@@ -22,6 +22,7 @@ from calib_jax.report._plots import plot_reliability, plot_roc
 from calib_jax.report._robustness import (
     ROBUSTNESS_MEANS,
     plot_labels,
+    plot_operations,
     plot_severity,
     robustness_table,
 )
@@ -149,17 +150,25 @@ def _by_set(summary: Mapping[str, Any], runs: Runs) -> list[Section]:
 
 
 def _robust(summary: Mapping[str, Any], plots: dict[str, bytes]) -> list[Section]:
-    table = robustness_table(summary)
-    if table is None:
-        return []
-    pictures = []
-    if figure := plot_severity(summary):
-        plots["severity"] = png(figure)
-        pictures.append(Picture(
-            plots["severity"], "Accuracy and ECE against the severity of corruptions",
-            "Means over the corruption types and the seeds, in a band of a standard deviation.",
-        ))  # fmt: skip
-    return [Section(table.title, ROBUSTNESS_MEANS, tables=[table], pictures=pictures)]
+    sections = []
+    if table := robustness_table(summary):
+        pictures = []
+        if figure := plot_severity(summary):
+            plots["severity"] = png(figure)
+            pictures.append(Picture(
+                plots["severity"], "Accuracy and ECE against the severity of corruptions",
+                "Means over the corruption types and the seeds, in a band of a standard deviation.",
+            ))  # fmt: skip
+        sections.append(Section(table.title, ROBUSTNESS_MEANS, tables=[table], pictures=pictures))
+    if figure := plot_operations(summary):
+        plots["operations"] = png(figure)
+        picture = Picture(
+            plots["operations"], "Accuracy against the magnitude of each image operation",
+            "On the test set, 0 being without it; means over the seeds. Autocontrast and equalize have "
+            "no magnitude.",
+        )  # fmt: skip
+        sections.append(Section("Under image operations", pictures=[picture]))
+    return sections
 
 
 def _labels(

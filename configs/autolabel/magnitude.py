@@ -3,9 +3,8 @@
     python -m calib_jax.main --config configs/autolabel/magnitude.py:10 --workdir runs/magnitude_10
 
 After the colon: the largest magnitude, 2, 4, 6, 8 or 10; each has a workdir of its own, and the points
-of figure 3 are their summaries. The accuracy under each operation and magnitude is logged as
-`method/bucket_accuracy`; there it is of the network that trains on them, in figure 2 of one that does
-not.
+of figure 3 are their summaries. Figure 2 is the panel of cross entropy, which trains on none of the
+operations, in plots/operations.png.
 
 Published: rotation, posterize, solarize, shear X and shear Y, one at a random magnitude from 1 to the
 largest, with one-hot labels and with AutoLabel; 5 runs. Other settings as in configs/autolabel/cifar.py.
@@ -40,4 +39,5 @@ def get_config(largest="10"):
     config.train.batch_size = 512
     config.train.epochs = 200
     config.robustness.corruptions = ("autolabel",)
+    config.robustness.operations = ("rotate", "posterize", "solarize", "shear_x", "shear_y")
     return config

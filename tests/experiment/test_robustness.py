@@ -1,5 +1,6 @@
 """Corrupted and attacked test sets: means over types and severities, and who still stands."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -19,6 +20,7 @@ OPTIONS = {
     "method__augmix_autolabel__num_buckets": 1,
     "robustness__corruptions": ("gaussian_noise", "contrast"),
     "robustness__severities": (1, 5),
+    "robustness__operations": ("posterize", "rotate"),
     "robustness__num_corrupted": 50,
     "robustness__attack_eps": 0.05,
     "robustness__attack_steps": 3,
@@ -66,13 +68,28 @@ def test_a_run_leaves_means_tables_and_pictures(
     expected = float(metrics.ece(*metrics.top_label(warm, part.labels)))
     assert each["contrast"]["5"]["ece_temperature"] == pytest.approx(expected, abs=1e-6)
 
+    # The operations are RandAug's; magnitude 0 is the set without them.
+    operations = found["operations"]
+    assert {name: list(rows) for name, rows in operations.items()} == {
+        "rotate": list(map(str, range(11))), "posterize": list(map(str, range(11))),
+    }  # fmt: skip
+    part = test.take(np.arange(50) * len(test) // 50)
+    levels = np.asarray(part.inputs["image"])
+    for name, magnitude, images in (
+        ("posterize", 0, levels), ("posterize", 5, levels & 0b11000000),
+    ):  # fmt: skip
+        by_hand = dataclasses.replace(part, inputs={"image": images})
+        logits = trainer.predict(state, trainer.feed(by_hand))
+        expected = float(metrics.accuracy(logits, part.labels))
+        assert operations[name][str(magnitude)]["accuracy"] == pytest.approx(expected)
+
     attacked = found["attack"]
     assert 0 <= attacked["accuracy"] <= attacked["clean_accuracy"] <= 1
     assert "under corruption and attack" in shown
     summary = (tmp_path / "summary.md").read_text()
     assert "cAccuracy %" in summary
     plots = {p.name for p in (tmp_path / "plots").iterdir()}
-    assert {"severity.png", "labels_augmix_autolabel.png"} <= plots
+    assert {"severity.png", "operations.png", "labels_augmix_autolabel.png"} <= plots
     assert "Label confidences of augmix_autolabel" in (tmp_path / "report.html").read_text()
 
 
@@ -106,9 +123,12 @@ def test_names_of_suites_and_wrong_ones() -> None:
     assert len(names(("all", "fog"))) == 19
     assert len(names(("autolabel",))) == 17
     assert names(("fog", "snow")) == ["fog", "snow"]
+    assert _robustness.operation_names(("shear_y", "rotate")) == ["rotate", "shear_y"]
+    assert _robustness.operation_names(("all",)) == list(augment.OPS)
     config = small.config()
     for key, value, message in [
         ("corruptions", ("smog",), r"corruptions='smog': expected one of standard, all, auto"),
+        ("operations", ("spin",), r"operations='spin': expected one of all, rotate, shear_x"),
         ("severities", (0,), r"severities=\(0,\): expected some of 1 to 5"),
         ("attack_steps", 0, "attack_steps=0"),
     ]:

@@ -15,6 +15,10 @@ def _record(method: str, seed: int, accuracy: float, attacked: float):
         "method": method, "seed": seed, "num_parameters": 1, "train_seconds": 1.0, "splits": {},
         "robustness": {
             "corruptions": {"mean": severity["3"], "severity": severity, "type": {"fog": severity["3"]}},
+            "operations": {
+                "rotate": {str(m): {"accuracy": accuracy - m / 50} for m in range(11)},
+                "color": {str(m): {"accuracy": accuracy} for m in range(11)},
+            },
             "attack": {"clean_accuracy": accuracy, "accuracy": attacked},
         },
     }  # fmt: skip
@@ -46,6 +50,15 @@ def test_severity_curves() -> None:
     np.testing.assert_allclose(right.lines[0].get_ydata(), [1, 3, 5, 7, 9, 11])
     np.testing.assert_allclose(left.lines[1].get_ydata(), [80.5, 75.5, 70.5, 65.5, 60.5, 55.5])
     assert report.plot_severity({"robustness": {}}) is None
+
+
+def test_operations_have_a_line_each_in_a_panel_per_method() -> None:
+    panels = report.plot_operations(SUMMARY).axes
+    assert [axes.get_title() for axes in panels] == ["cross_entropy", "adversarial"]
+    assert [line.get_label() for line in panels[1].lines] == ["rotate", "color"]
+    np.testing.assert_allclose(panels[1].lines[0].get_ydata(), 80.5 - 2 * np.arange(11))
+    assert report.plot_operations({"robustness": {}}) is None
+    assert report.robustness_table({"robustness": {"adafocal": {"operations": {}}}}) is None
 
 
 @pytest.mark.parametrize(("shape", "panels"), [((4,), 1), ((7, 3), 7)])
