@@ -117,6 +117,7 @@ def _cheap_trust(
     weights = stated if weights is None else stated * weights
     return {
         "ece": metrics.ece(confidence, correct, weights=weights),
+        "ece_10": metrics.ece(confidence, correct, num_bins=10, closed="left", weights=weights),
         "ece_mass": metrics.ece(confidence, correct, scheme="mass", weights=weights),
         "smooth_ece": metrics.smooth_ece(confidence, correct, weights=weights),
         "aurc": metrics.aurc(confidence, correct, weights=weights),

@@ -12,7 +12,6 @@ from calib_jax import augment, losses, metrics, train
 from calib_jax._hints import expected_one_of
 from calib_jax.data import Dataset
 from calib_jax.experiment._judge import Judgement
-from calib_jax.experiment._predictions import Predictions
 from calib_jax.experiment._shift import load_shift, operated
 
 # The benchmark's own 15; all 19; the 17 that the AutoLabel paper's code base has for CIFAR-100-C.
@@ -63,7 +62,6 @@ def operation_names(wanted: Sequence[str]) -> list[str]:
 def evaluate(
     config: Any,
     test: Dataset,
-    clean: Predictions,
     judgements: Sequence[Judgement],
     trainer: train.Trainer,
     state: train.TrainState,
@@ -79,20 +77,20 @@ def evaluate(
     scaled = (j for j in judgements if j.name.startswith("temperature"))
     temperature = next((j.parameters["temperature"][0] for j in scaled), None)
     predict = _predictor(trainer, state, temperature)
-    if names := corruption_names(options.corruptions):
+    corruptions, operations = (
+        corruption_names(options.corruptions),
+        operation_names(options.operations),
+    )
+    if corruptions or operations:
         part = _part(test, options.num_corrupted)
-        corruptions = _corruptions(
-            names, options.severities, part, config.data.dir or None, predict
-        )
-        unchanged = {"0": _measures(clean.logits, clean.labels, temperature)}
-        corruptions["severity"] = unchanged | corruptions["severity"]
-        found["corruptions"] = corruptions
-    if names := operation_names(options.operations):
-        part = _part(test, options.num_corrupted)
-        unchanged = {"0": predict(part)}
+        unchanged = {"0": predict(part)}  # of the same images: the fewer, the larger is any ECE
+    if corruptions:
+        each = _corruptions(corruptions, options.severities, part, config.data.dir or None, predict)
+        found["corruptions"] = each | {"severity": unchanged | each["severity"]}
+    if operations:
         found["operations"] = {
             name: unchanged | {str(m): predict(operated(part, name, m)) for m in range(1, 11)}
-            for name in names
+            for name in operations
         }
     if options.attack_eps:
         part = _part(test, options.num_attacked)

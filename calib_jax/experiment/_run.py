@@ -195,7 +195,8 @@ class _Runner:
         title = f"{phase.row or self.name}, seed{several} {', '.join(map(str, seeds))}"
         if len(self.phases) > 1:
             title += f", {phase.name}"
-        best = self.config.checkpoint.select == "best"
+        # What only prepares hands over what it saw in all epochs, not up to the best of them.
+        best = self.config.checkpoint.select == "best" and phase.row != ""
         apart = [seed + _APART * phase.number for seed in seeds]
         return trainers, self._train(trainers, apart, folders, title, best)
 
@@ -334,7 +335,5 @@ def _evaluate(
             for split in sets.shift
         },
     }
-    robust = _robustness.evaluate(
-        config, sets.test, predicted["test"], judged["test"], trainer, state, seed
-    )
+    robust = _robustness.evaluate(config, sets.test, judged["test"], trainer, state, seed)
     return record | ({"robustness": robust} if robust else {})

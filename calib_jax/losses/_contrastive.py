@@ -4,11 +4,16 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_hard_labels, as_logits, take_label
+from calib_jax._arrays import as_hard_labels, as_logits, as_per_example, take_label
 
 
 def label_aware_contrastive(
-    features: ArrayLike, labels: ArrayLike, helper_logits: ArrayLike, *, tau: float
+    features: ArrayLike,
+    labels: ArrayLike,
+    helper_logits: ArrayLike,
+    *,
+    tau: float,
+    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Supervised contrastive loss in which confusable classes repel more.
 
@@ -24,6 +29,7 @@ def label_aware_contrastive(
       labels: integers `[batch]`.
       helper_logits: the weighting network's logits `[batch, num_classes]`.
       tau: temperature of the similarities.
+      weights: `[batch]`, 0 for rows that are padding: no other row is compared with them.
 
     Returns:
       `[batch]`
@@ -37,11 +43,12 @@ def label_aware_contrastive(
     similarity = features @ features.T / tau
 
     log_w = jax.nn.log_softmax(helper_logits)
-    itself = jnp.eye(labels.shape[0], dtype=bool)
-    log_total = jax.nn.logsumexp(
-        jnp.where(itself, -jnp.inf, similarity + log_w[:, labels]), axis=-1
-    )
-    positive = (labels[:, None] == labels[None, :]) & ~itself
+    other = ~jnp.eye(labels.shape[0], dtype=bool)
+    if weights is not None:
+        other &= as_per_example("weights", weights, labels.shape) > 0
+    # Not -inf, whose slope is NaN for an anchor without others.
+    log_total = jax.nn.logsumexp(jnp.where(other, similarity + log_w[:, labels], -1e30), axis=-1)
+    positive = (labels[:, None] == labels[None, :]) & other
     count = jnp.sum(positive, axis=-1)
     mean_log_prob = jnp.sum(
         jnp.where(positive, similarity - log_total[:, None], 0.0), axis=-1

@@ -75,7 +75,8 @@ def informed_mixup(
     are mixed as logits: the last layer is an affine map, for which both are the same.
 
     With two classes the saliency of logits has one direction only, so that every candidate is as
-    similar as any other and the first is taken: choose `saliency='features'` there.
+    similar as any other, and the one that is first in a random order is taken by all: choose
+    `saliency='features'` there.
 
     Paper: AUM above the median or not; here: equal halves, ties by position. Paper: stored saliency
     (its published code), or current (its text); here: `anchors`.
@@ -147,9 +148,9 @@ def informed_mixup(
             if anchors == "stored":
                 seeking = augment.saliency(state.stored[batch.position], batch.labels)
             if partners == "bank":
-                found = _from_bank(state.bank, seeking, smoothing)
+                found = _from_bank(pair_key, state.bank, seeking, smoothing)
             else:
-                found = _from_batch(seeking, own, batch.weights, logits, labels)
+                found = _from_batch(pair_key, seeking, own, batch.weights, logits, labels)
 
         shape = () if lam == "step" else logits.shape[:1]
         ratio = jax.random.beta(lam_key, alpha, alpha, shape)
@@ -213,10 +214,17 @@ Pairs = list[tuple[jax.Array, jax.Array]]  # logits and labels of the nearest, t
 
 
 def _from_batch(
-    seeking: jax.Array, own: jax.Array, weights: jax.Array, logits: jax.Array, labels: jax.Array
+    key: jax.Array,
+    seeking: jax.Array,
+    own: jax.Array,
+    weights: jax.Array,
+    logits: jax.Array,
+    labels: jax.Array,
 ) -> Pairs:
-    """The nearest and the farthest of the step's other half."""
-    others = [_halves(x)[::-1] for x in (own, weights > 0, logits, labels)]
+    """The nearest and the farthest of the step's other half; among equals, one at random."""
+    # The first of the batch itself would be its shortest text.
+    order = jax.random.permutation(key, own.shape[0] // 2)
+    others = [_halves(x)[::-1, order] for x in (own, weights > 0, logits, labels)]
 
     def of_half(seeking: jax.Array, own: jax.Array, valid: jax.Array, *values: jax.Array) -> Any:
         chosen = augment.partners(seeking, own, valid=valid)
@@ -226,10 +234,12 @@ def _from_batch(
     return jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), found)
 
 
-def _from_bank(bank: Bank, seeking: jax.Array, smoothing: float) -> Pairs:
-    """The nearest and the farthest of the whole other category."""
+def _from_bank(key: jax.Array, bank: Bank, seeking: jax.Array, smoothing: float) -> Pairs:
+    """The nearest and the farthest of the whole other category; among equals, one at random."""
     rows = []
+    start = jax.random.randint(key, (), 0, bank.labels.shape[0])
     for half, members in zip(_halves(seeking), (bank.hard, bank.easy), strict=True):
+        members = jnp.roll(members, start)
         candidates = augment.saliency(bank.logits[members], bank.labels[members])
         rows.append([members[i] for i in augment.partners(half, candidates)])
     found = []

@@ -52,7 +52,9 @@ def lcl(lam: float = 0.5, tau: float = 0.3, view: str = "dropout", replaced: flo
         helper_logits, _ = apply(helper, inputs, keys[4])
         each = lam * losses.cross_entropy(logits, labels)
         each += lam * losses.cross_entropy(helper_logits, labels)
-        each += (1 - lam) * losses.label_aware_contrastive(features, labels, helper_logits, tau=tau)
+        each += (1 - lam) * losses.label_aware_contrastive(
+            features, labels, helper_logits, tau=tau, weights=weights
+        )
         first = logits[: batch.labels.shape[0]]
         return weighted_mean(each, weights), Aux(first, network)
 

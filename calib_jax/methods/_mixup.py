@@ -10,44 +10,50 @@ from calib_jax.methods._base import Aux, Batch, Method, State
 from calib_jax.methods._objectives import Objective, as_objective
 from calib_jax.methods._supervised import batch_loss, supervised
 
-_PLACES = ("inputs", "features")
+_CHOICES = {"place": ("inputs", "features"), "lam": ("step", "example")}
 
 
 def mixup(
-    alpha: float = 0.2, place: str = "inputs", objective: Objective | str = "cross_entropy"
+    alpha: float = 0.2,
+    place: str = "inputs",
+    lam: str = "step",
+    objective: Objective | str = "cross_entropy",
 ) -> Method:
     """Trains on `lam a + (1 - lam) b` of random pairs of a batch, labels mixed alike.
 
-    One `lam ~ Beta(alpha, alpha)` per step. Only mixed examples are trained on, so the training accuracy
-    in the log is that of mixed examples against the first one's label.
+    `lam ~ Beta(alpha, alpha)`. Only mixed examples are trained on, so the training accuracy in the log is
+    that of mixed examples against the first one's label.
 
     Args:
       alpha: of the Beta distribution.
       place: `'inputs'` mixes images or token embeddings, `'features'` what the last layer sees.
+      lam: one per `'step'`, or one per `'example'`.
       objective: must take soft labels.
     """
-    if place not in _PLACES:
-        raise ValueError(f"place={place!r}: expected one of {', '.join(_PLACES)}")
+    for key, value in {"place": place, "lam": lam}.items():
+        if value not in _CHOICES[key]:
+            raise ValueError(f"{key}={value!r}: expected one of {', '.join(_CHOICES[key])}")
     inner = as_objective(objective)
 
     def loss(
         apply: Any, params: Any, state: State, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
         keys = jax.random.split(key, 5)
-        lam = jax.random.beta(keys[0], alpha, alpha)
+        shape = () if lam == "step" else batch.labels.shape
+        ratio = jax.random.beta(keys[0], alpha, alpha, shape)
         partner = jax.random.permutation(keys[1], batch.labels.shape[0])
         inputs = dict(batch.inputs)
         x = apply.embed(params, inputs, keys[2])
         if place == "inputs":
-            x = targets.mix(x, x[partner], lam)
+            x = targets.mix(x, x[partner], ratio)
             if "mask" in inputs:  # a mixed text is as long as the longer of the two
                 inputs["mask"] = jnp.maximum(inputs["mask"], inputs["mask"][partner])
         x, network = apply.features(params, x, inputs, keys[3])
         if place == "features":
-            x = targets.mix(x, x[partner], lam)
+            x = targets.mix(x, x[partner], ratio)
         logits = apply.head(params, x, keys[4])
         one_hot = targets.one_hot(batch.labels, logits.shape[-1])
-        mixed = targets.mix(one_hot, one_hot[partner], lam)
+        mixed = targets.mix(one_hot, one_hot[partner], ratio)
         value = batch_loss(inner, logits, mixed, state, batch.weights)
         return value, Aux(logits, network)
 

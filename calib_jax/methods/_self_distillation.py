@@ -39,8 +39,8 @@ def self_distillation(
 
     Its loss is `(1 - w) CE(student, labels) + w KL(teacher || student)`, the weight w falling linearly
     from 1 at the first step to 0 after the last. The next student is taught by this one, and so on: all
-    begin with the same initial weights and see another order. A teacher's logits are computed once,
-    without dropout.
+    begin with the same pretrained weights, have a new last layer and see another order. A teacher's
+    logits are computed once, without dropout.
 
     Paper: is silent about T^2; here it multiplies the KL only where the student is scaled too. There it
     makes up for gradients that shrink by T^2; without, it would only change the teacher's weight.

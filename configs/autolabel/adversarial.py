@@ -4,11 +4,13 @@
 
 After the colon: cifar10 or cifar100. Table III trains at the radius 0.01 that stands here; table IV at
 0.03, 0.05 and 0.1: --config.method.adversarial.eps=0.03, and likewise for ccat and
-adversarial_autolabel. --config.model.name=resnet20 is for a machine without accelerator.
+adversarial_autolabel, with --config.method.label_smoothing.smoothing=0.1, 0.2 or 0.3.
+--config.model.name=resnet20 is for a machine without accelerator.
 
 Published: PGD with 10 steps of a quarter of the radius; 10 buckets; alpha 0.5 on CIFAR-10 and 0.005 on
-CIFAR-100 (for larger radii swept from 0.005 to 1); smoothing of 0.02; CCAT with rho 10; the test attack
-has radius 0.03, 50 steps and 3 restarts. Other settings as in configs/autolabel/cifar.py.
+CIFAR-100 (for larger radii swept from 0.005 to 1); smoothing of 0.02 (for larger radii the best of 0.1,
+0.2 and 0.3); CCAT with rho 10; the test attack has radius 0.03, 50 steps and 3 restarts. Other settings
+as in configs/autolabel/cifar.py.
 Our choice: a random start; the attack sees the network in evaluation mode and cross entropy with hard
 labels; steps of a quarter of the radius in the test attack too; buckets on 1,000 validation images.
 """

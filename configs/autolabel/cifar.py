@@ -11,10 +11,10 @@ momentum 0.9, batch 512, 200 epochs, a fifth of the rate at 60, 120 and 160, L2 
 4e-4 on everything); 17 corruption types; ten magnitudes of ten operations, or depths 1 to 3 x 5, or 5
 buckets of mixup; alpha 0.01, 0.02 and 0.008 (0.005 on CIFAR-10); smoothing of 0.02 over all classes;
 mixup with beta 0.2 and 1.
-Our choice: crops of the image padded by 4; magnitude 3 in AugMix; operations that get stronger with
-their magnitude; a warm-up of one epoch as in the code base that the paper names. RandAug's 100 buckets
-cost eleven times the forward passes of an epoch: they are evaluated on 1,000 validation images after
-every second epoch.
+Our choice: crops of the image padded by 4; images scaled as in configs/adafocal/; magnitude 3 in AugMix;
+operations that get stronger with their magnitude; a warm-up of one epoch, and in mixup a ratio per
+example, as in the code base that the paper names. RandAug's 100 buckets cost eleven times the forward
+passes of an epoch: they are evaluated on 1,000 validation images after every second epoch.
 """
 
 from calib_jax import experiment
@@ -30,12 +30,13 @@ def get_config(data="cifar100"):
     config.method.variants = {
         "randaug_ls": {"of": "randaug", "objective": "label_smoothing"},
         "augmix_ls": {"of": "augmix", "objective": "label_smoothing"},
-        "mixup_uniform": {"of": "mixup", "alpha": 1.0},
+        "mixup_uniform": {"of": "mixup", "alpha": 1.0, "lam": "example"},
     }
     config.method.name = (
         "cross_entropy,randaug,randaug_ls,randaug_autolabel,augmix,augmix_ls,augmix_autolabel,"
         "mixup,mixup_uniform,mixup_autolabel"
     )
+    config.method.mixup.lam = "example"
     config.method.label_smoothing.smoothing = 0.02
     config.method.label_smoothing.kind = "all"
     config.method.randaug_autolabel.alpha = 0.01

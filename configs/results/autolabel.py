@@ -17,7 +17,7 @@ def get_config():
     config.method.variants = {
         "randaug_ls": {"of": "randaug", "objective": "label_smoothing"},
         "augmix_ls": {"of": "augmix", "objective": "label_smoothing"},
-        "mixup_uniform": {"of": "mixup", "alpha": 1.0},
+        "mixup_uniform": {"of": "mixup", "alpha": 1.0, "lam": "example"},
     }
     config.method.name = (
         "augmix,augmix_ls,augmix_autolabel,randaug,randaug_ls,randaug_autolabel,"

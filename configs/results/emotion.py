@@ -4,8 +4,8 @@
 
 After the colon: isear (and Emotion-Stimulus out of domain; three seeds) or goemotions (and DailyDialog;
 one seed, fewer rows). As configs/emotion/ but for: a RoBERTa of 30 million parameters (six layers, 384
-wide) in models/roberta-30m, 1,500 random training texts, at most 1,000 of each other set, their first 48
-tokens, batches of 16, a rate of 1e-4, no fine-tuning out of domain. What came of it is in
+wide) in models/roberta-30m, 1,000 random training texts, at most 1,000 of each other set, their first 48
+tokens, four epochs of batches of 16, a rate of 1e-4, no fine-tuning out of domain. What came of it is in
 docs/results.md.
 """
 
@@ -21,7 +21,7 @@ def get_config(data="isear"):
     config = experiment.default_config()
     config.seeds = (0, 1, 2) if data == "isear" else (0,)
     config.data.name = data
-    config.data.num_train = 1500
+    config.data.num_train = 1000
     config.data.num_eval = 1000
     config.data.max_length = 48
     config.data.shift = (NETWORKS[data],)
@@ -33,7 +33,7 @@ def get_config(data="isear"):
     config.optimizer.clip_norm = 3.0
     config.train.batch_size = 16
     config.train.eval_batch_size = 50
-    config.train.epochs = 3
+    config.train.epochs = 4
     config.checkpoint.keep = False
     config.calibrate = ("temperature_ece", "temperature")
     config.method.name = "cross_entropy,csd,sim_mixup_csd"

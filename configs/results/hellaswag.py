@@ -19,10 +19,12 @@ def get_config(network="roberta"):
     config.seeds = (0,)
     config.data.name = "hellaswag"
     config.data.options.source = "activitynet"
+    # The training rows have the start of the ending in the context; so the others must.
+    config.data.options.whole_context = True
     config.data.num_train = 400
     config.data.num_eval = 300
     config.data.max_length = 128
-    config.data.shift = ("hellaswag?source=wikihow",)
+    config.data.shift = ("hellaswag?source=wikihow&whole_context=True",)
     config.model.name = network
     config.model.pretrained = NETWORKS[network]
     config.model.options.head = "multiple_choice"

@@ -81,6 +81,25 @@ def test_variants_share_the_recording_and_differ_in_what_they_say(
     assert plain == pytest.approx(recorded, rel=1e-5)
 
 
+def test_records_are_of_all_epochs_where_the_best_is_selected(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_run, "judge", lambda *_, **__: [])
+    monkeypatch.setattr(report, "write_report", lambda *_, **__: "report")
+    for plot in ("plot_reliability", "plot_risk_coverage"):
+        monkeypatch.setattr(report, plot, lambda *_, **__: NoFigure())
+    # So fast that the second epoch is worse than the first.
+    options = {"optimizer__learning_rate": 3.0, "train__epochs": 3, "method__name": "aum_mixup"}
+    experiment.run(small.config(**options, checkpoint__select="best"), tmp_path)
+    records = tmp_path / "phases/records/seed_0"
+    losses = [row["val/nll"] for row in small.rows(records) if "val/nll" in row]
+    assert int(np.argmin(losses)) < len(losses) - 1
+    with np.load(records / "handed_over.npz", allow_pickle=False) as handed:
+        thirds = handed["correctness"] * 3
+    np.testing.assert_allclose(thirds, np.round(thirds), atol=1e-5)
+    assert {1.0, 2.0} & set(np.round(thirds).tolist())  # one or two epochs of three
+
+
 @pytest.mark.parametrize(
     ("variants", "message"),
     [

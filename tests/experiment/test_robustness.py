@@ -38,9 +38,9 @@ def test_a_run_leaves_means_tables_and_pictures(
     kept = {}
     evaluate = _robustness.evaluate
 
-    def watched(config, test, clean, judgements, trainer, state, seed):
+    def watched(config, test, judgements, trainer, state, seed):
         kept[trainer.method] = (test, trainer, state, judgements)
-        return evaluate(config, test, clean, judgements, trainer, state, seed)
+        return evaluate(config, test, judgements, trainer, state, seed)
 
     monkeypatch.setattr(_robustness, "evaluate", watched)
     shown = experiment.run(small.config(**OPTIONS), tmp_path)

@@ -75,6 +75,23 @@ def test_matches_oracle(tau, data):
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("there", [[0, 2, 3, 4, 5], [4]])
+def test_padding_is_compared_with_nobody(there, data):
+    features, labels, helper = data
+    weights = np.zeros(7, np.float32)
+    weights[there] = 1
+
+    def loss(f):
+        return weights @ losses.label_aware_contrastive(f, labels, helper, tau=0.3, weights=weights)
+
+    got = lcl(features, labels, helper, tau=0.3, weights=weights)
+    want = oracle(features[there], labels[there], helper[there], 0.3) if len(there) > 1 else [0]
+    np.testing.assert_allclose(got[np.array(there)], want, rtol=2e-5, atol=2e-6)
+    slope = np.asarray(jax.grad(loss)(features))
+    assert np.isfinite(slope).all()
+    assert (slope[weights == 0] == 0).all()
+
+
 def test_gradient_to_features_and_to_the_helper(data):
     features, labels, helper = data
     weights = np.arange(1.0, 8.0, dtype=np.float32)  # a different pull on each anchor

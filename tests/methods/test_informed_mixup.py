@@ -10,6 +10,7 @@ import pytest
 from quick import quick_jit
 
 from calib_jax import augment, methods, models, train
+from calib_jax.methods import _informed_mixup
 
 B, D, K = 5, 6, 3
 N = 24
@@ -298,6 +299,30 @@ def test_two_classes_leave_logit_saliency_no_choice_but_features_one() -> None:
     near, far = augment.partners(saliency[:4], saliency[4:])
     np.testing.assert_array_equal(near, 0)
     np.testing.assert_array_equal(far, 0)
+
+
+def test_two_classes_have_another_partner_in_every_step() -> None:
+    """All are equally similar; the first of a batch of texts would always be its shortest."""
+    logits = jnp.stack([jnp.arange(10.0), -jnp.arange(10.0)], axis=1)  # the first names the example
+    labels = jnp.zeros(10, jnp.int32)
+    saliency = jnp.ones((10, 2))
+    weights = jnp.ones(10).at[jnp.array([1, 7])].set(0)
+    bank = _informed_mixup.Bank(logits / 10, labels, jnp.arange(5), jnp.arange(5, 10))
+    of_easy, of_hard, of_bank = set(), set(), set()
+    for number in range(20):
+        key = jax.random.key(number)
+        near, far = _informed_mixup._from_batch(key, saliency, saliency, weights, logits, logits)
+        np.testing.assert_array_equal(near[0], far[0])
+        assert len(np.unique(near[0][:5, 0])) == len(np.unique(near[0][5:, 0])) == 1
+        of_easy.add(float(near[0][0, 0]))
+        of_hard.add(float(near[0][5, 0]))
+        (from_bank, _), _ = _informed_mixup._from_bank(key, bank, saliency, 0.0)
+        of_bank.add(float(from_bank[0, 0]))
+        assert 0.45 < float(from_bank[0, 0]) < 1
+        assert 0 <= float(from_bank[5, 0]) < 0.45
+    assert of_easy == {5, 6, 8, 9}  # no padding
+    assert of_hard == {0, 2, 3, 4}
+    assert len(of_bank) == 5
 
 
 @pytest.mark.parametrize("head", ["linear", "pooler", "dense_tanh", "multiple_choice"])

@@ -151,17 +151,21 @@ class _Affine:
 
 
 @pytest.mark.parametrize("place", ["inputs", "features"])
+@pytest.mark.parametrize("each", ["step", "example"])
 @pytest.mark.parametrize("objective", ["cross_entropy", "adafocal"])
-def test_mixup_mixes_inputs_or_features_and_labels_alike(place: str, objective: str) -> None:
-    method = methods.create("mixup", alpha=0.4, place=place, objective=objective)
+def test_mixup_mixes_inputs_or_features_and_labels_alike(
+    place: str, each: str, objective: str
+) -> None:
+    method = methods.create("mixup", alpha=0.4, place=place, lam=each, objective=objective)
     mask = jnp.tril(jnp.ones((N, N), jnp.int32))
     batch = methods.Batch({"image": LOGITS, "mask": mask}, LABELS, jnp.arange(N), jnp.ones(N))
     key = jax.random.key(7)
     value, aux = method.loss(_Affine(), jnp.float32(1), method.init(INFO), batch, key)
     keys = jax.random.split(key, 5)
-    lam = float(jax.random.beta(keys[0], 0.4, 0.4))
+    lam = np.asarray(jax.random.beta(keys[0], 0.4, 0.4, (N,) if each == "example" else ()))
+    lam = lam.reshape(-1, 1)
     partner = np.asarray(jax.random.permutation(keys[1], N))
-    assert 0.01 < lam < 0.99
+    assert np.ptp(lam) > 0.5 if each == "example" else 0.01 < lam < 0.99
     x = np.asarray(LOGITS)
     if place == "inputs":
         logits = (lam * x + (1 - lam) * x[partner]) ** 2
@@ -179,6 +183,8 @@ def test_mixup_mixes_inputs_or_features_and_labels_alike(place: str, objective: 
     assert float(value) == pytest.approx(float(per_example[objective].mean()), rel=1e-4)
     with pytest.raises(ValueError, match="place='logits': expected one of inputs, features"):
         methods.create("mixup", place="logits")
+    with pytest.raises(ValueError, match="lam='batch': expected one of step, example"):
+        methods.create("mixup", lam="batch")
 
 
 def test_watching_logs_training_confidence_by_validation_bin_and_changes_nothing() -> None:
