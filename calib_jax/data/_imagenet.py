@@ -1,4 +1,4 @@
-"""ImageNet from a prepared tfds folder, streamed: images are decoded and cropped as they are read."""
+"""ImageNet and ImageNet-C as tfds prepares them, streamed: images are decoded and cropped when read."""
 
 import hashlib
 import io
@@ -48,7 +48,44 @@ def imagenet(
         "Get ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar from image-net.org and prepare tfds's "
         "imagenet2012 in the data folder with file_format='array_record'.",
     )
-    part = "validation" if split == "test" else "train"
+    whole = _open("imagenet", split, info, "validation" if split == "test" else "train", cache_dir)
+    return whole.take(split_positions("imagenet", split, len(whole), num_val))
+
+
+def imagenet_c(
+    split: str,
+    data_dir: pathlib.Path | None,
+    *,
+    corruption: str = "",
+    severity: int = 5,
+    cache_dir: str | os.PathLike[str] = "~/.cache/calib_jax",
+) -> Dataset:
+    """ImageNet's 50,000 test images under one of 19 corruptions at a severity of 1 to 5.
+
+    There is a test split only. Ids are positions in it, which are not those of ImageNet's test split.
+    """
+    info = find(
+        "imagenet_c",
+        data_dir,
+        corrupted_patterns(corruption, severity),
+        "Get ImageNet-C from zenodo.org/records/2235448 and prepare tfds's "
+        f"imagenet2012_corrupted/{corruption}_{severity} in the data folder with "
+        "file_format='array_record'.",
+    )
+    if split != "test":
+        raise ValueError(f"imagenet_c: split={split!r}: expected 'test', the only one there is")
+    return _open("imagenet_c", split, info, "validation", cache_dir)
+
+
+def corrupted_patterns(corruption: str, severity: int) -> tuple[str, ...]:
+    """Where the corrupted images of that kind may lie."""
+    return _tfds.patterns(f"imagenet2012_corrupted/{corruption}_{severity}")
+
+
+def _open(
+    name: str, split: str, info: pathlib.Path, part: str, cache_dir: str | os.PathLike[str]
+) -> Dataset:
+    """All images of one split of a prepared folder."""
     source, names = _tfds.open_split(info.parent, part)
     # The fingerprint of a prepared set: versions, shard lengths and checksums are in this file.
     key = hashlib.sha256(info.read_bytes() + part.encode()).hexdigest()
@@ -56,9 +93,8 @@ def imagenet(
         pathlib.Path(cache_dir), f"imagenet_labels_{key[:24]}", partial(_labels, source)
     )
     n = len(source)
-    positions = split_positions("imagenet", split, n, num_val)
     return Dataset(
-        name="imagenet",
+        name=name,
         split=split,
         inputs={},
         labels=labels["labels"],
@@ -67,8 +103,9 @@ def imagenet(
         notes=official("images", n, _COUNT[part]),
         mean=MEAN,
         std=STD,
-        read=partial(_read, source),
-    ).take(positions)
+        # ImageNet-C's images have been cropped before they were corrupted.
+        read=partial(_read, source, cropped=name == "imagenet_c"),
+    )
 
 
 def _labels(source: Any) -> dict[str, np.ndarray]:
@@ -79,7 +116,9 @@ def _labels(source: Any) -> dict[str, np.ndarray]:
     return {"labels": labels}
 
 
-def _read(source: Any, position: int, rng: np.random.Generator | None) -> dict[str, np.ndarray]:
+def _read(
+    source: Any, position: int, rng: np.random.Generator | None, *, cropped: bool = False
+) -> dict[str, np.ndarray]:
     from PIL import Image
 
     record = source[position]
@@ -89,6 +128,8 @@ def _read(source: Any, position: int, rng: np.random.Generator | None) -> dict[s
     except OSError as error:
         raise ValueError(f"imagenet: record {position} is no image ({error})") from error
     box = _centre(*pixels.size) if rng is None else _random_box(*pixels.size, rng)
+    if cropped:
+        box = (0, 0, *pixels.size)
     pixels = pixels.resize((_SIDE, _SIDE), Image.Resampling.BILINEAR, box=box)
     array = np.asarray(pixels)
     if rng is not None and rng.random() < 0.5:

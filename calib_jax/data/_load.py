@@ -21,7 +21,7 @@ from calib_jax.data._emotion import (
     ssec,
 )
 from calib_jax.data._fashion_mnist import fashion_mnist
-from calib_jax.data._imagenet import imagenet
+from calib_jax.data._imagenet import corrupted_patterns, imagenet, imagenet_c
 from calib_jax.data._newsgroups import newsgroups
 from calib_jax.data._pairs import mnli, msrp, qqp, snli, twitter_ppdb
 from calib_jax.data._svhn import svhn
@@ -38,6 +38,7 @@ _READERS: dict[str, Callable[..., Dataset]] = {
     "svhn": svhn,
     "tiny_imagenet": tiny_imagenet,
     "imagenet": imagenet,
+    "imagenet_c": imagenet_c,
     "snli": snli,
     "mnli": mnli,
     "qqp": qqp,
@@ -85,13 +86,16 @@ def load(
 
 
 def has_corrupted(
-    name: str, corruption: str, data_dir: str | os.PathLike[str] | None = None
+    name: str, corruption: str, severity: int, data_dir: str | os.PathLike[str] | None = None
 ) -> bool:
     """Whether the publishers' corrupted images of a set are there; `data_dir` as in `load`."""
     folder = _folder(data_dir)
-    if folder is None or name not in FOLDERS:
-        return False
-    return (folder / FOLDERS[name] / f"{corruption}.npy").is_file()
+    patterns: tuple[str, ...] = ()
+    if name in FOLDERS:
+        patterns = (f"{FOLDERS[name]}/{corruption}.npy",)
+    elif name == "imagenet":
+        patterns = corrupted_patterns(corruption, severity)
+    return folder is not None and any(any(folder.glob(pattern)) for pattern in patterns)
 
 
 def _folder(data_dir: str | os.PathLike[str] | None) -> pathlib.Path | None:

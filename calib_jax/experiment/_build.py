@@ -15,6 +15,7 @@ import optax
 
 from calib_jax import augment, data, methods, models, train
 from calib_jax.data import Dataset
+from calib_jax.experiment import _robustness
 from calib_jax.experiment._shift import load_shift
 
 _AUGMENTS = ("none", "pad_crop_flip")
@@ -55,6 +56,7 @@ def load_data(config: Any) -> Data:
         return data.load(config.data.name, split, folder, **options)
 
     test = load("test")
+    _robustness.check_set(config.robustness, test)
     shift = dict(load_shift(entry, test, folder) for entry in config.data.shift)
 
     def judged(part: Dataset) -> Dataset:

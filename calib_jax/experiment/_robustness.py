@@ -208,11 +208,26 @@ def attack(
     }
 
 
+def check_set(options: Mapping[str, Any], test: Dataset) -> None:
+    """Raises for a test set that cannot be corrupted or attacked as wanted."""
+    wanted = {
+        "num_corrupted": options["corruptions"] or options["operations"],
+        "num_attacked": options["attack_eps"],
+    }
+    for key in filter(wanted.get, wanted):
+        if "image" not in test.inputs and not test.read:
+            raise ValueError(f"config.robustness: {test.name} has no images")
+        if test.read and not options[key]:
+            raise ValueError(
+                f"config.robustness.{key}=0: expected how many images of {test.name} to hold in memory"
+            )
+
+
 def _part(test: Dataset, number: int) -> Dataset:
-    """So many examples, spread evenly over the test set; 0 for all."""
-    if "image" not in test.inputs:
-        raise ValueError(f"config.robustness: {test.name} has no images in memory")
-    if not 0 < number < len(test):
-        return test
-    part = test.take(np.arange(number) * len(test) // number)
-    return dataclasses.replace(part, notes=())
+    """So many images, spread evenly over the test set, in memory; 0 for all."""
+    if 0 < number < len(test):
+        test = dataclasses.replace(test.take(np.arange(number) * len(test) // number), notes=())
+    if test.read:
+        images = np.stack([test.read(row, None)["image"] for row in range(len(test))])
+        test = dataclasses.replace(test, inputs={"image": images}, read=None)
+    return test

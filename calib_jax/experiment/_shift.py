@@ -24,8 +24,8 @@ def load_shift(
     Args:
       entry: the name of a set (`'svhn'`), perhaps with options of its reader
         (`'hellaswag?source=wikihow'`), or a corruption and its severity (`'gaussian_noise:5'`) for
-        the test set so corrupted: from the files of CIFAR-10-C or CIFAR-100-C, if it is theirs and they
-        are there, else made here, the same for every run.
+        the test set so corrupted: from the files of CIFAR-10-C, CIFAR-100-C or ImageNet-C, if it is
+        theirs and they are there, else made here, the same for every run.
       test: the test set.
       data_dir: as in `data.load`.
 
@@ -45,7 +45,7 @@ def load_shift(
             "'gaussian_noise:5'"
         )
     name = f"{corruption}_{severity}"
-    if data.has_corrupted(test.name, corruption, data_dir):
+    if data.has_corrupted(test.name, corruption, int(severity), data_dir):
         return name, _official(test, corruption, int(severity), data_dir)
     if corruption not in augment.CORRUPTIONS:
         raise ValueError(
@@ -68,9 +68,13 @@ def _literal(text: str) -> Any:
 def _official(
     test: Dataset, corruption: str, severity: int, data_dir: str | os.PathLike[str] | None
 ) -> Dataset:
-    """The publishers' edition of the very images that the test set holds."""
+    """The publishers' edition of the images that the test set holds."""
     name = f"{test.name}_c"
     everything = data.load(name, "test", data_dir, corruption=corruption, severity=severity)
+    note = f"{corruption} {severity} from the files of {name}"
+    if everything.read:  # in an order of its own: as many images, not the very same
+        spread = everything.take(np.arange(len(test)) * len(everything) // len(test))
+        return dataclasses.replace(spread, notes=(*everything.notes, note))
     if test.ids.max() >= len(everything):
         raise ValueError(
             f"{name}: {len(everything)} images of {corruption}, but the test set has "
@@ -79,7 +83,6 @@ def _official(
     part = everything.take(test.ids)
     if not np.array_equal(part.labels, test.labels):
         raise ValueError(f"{name}: labels.npy disagrees with the labels of {test.name}'s test set")
-    note = f"{corruption} {severity} from the files of {name}"
     return dataclasses.replace(part, label_names=test.label_names, notes=(*everything.notes, note))
 
 

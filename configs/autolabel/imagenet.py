@@ -10,8 +10,8 @@ Published: 90 epochs, batch 4096, SGD 0.1 x batch / 256, Nesterov momentum 0.9, 
 smoothing of 0.01; 2 runs. 25,000 of the official validation images steer the labels, the others are
 the test set.
 Our choice: validation images are taken from the training set, as everywhere here; 5,000 of them for the
-buckets, after every fifth epoch for RandAug's 100. Corruptions are not made of images that stream: the
-severities of ImageNet-C need its files.
+buckets, after every fifth epoch for RandAug's 100; corruptions of 5,000 test images, from tfds's
+imagenet2012_corrupted where it is prepared, else made of them.
 """
 
 from calib_jax import experiment
@@ -52,4 +52,6 @@ def get_config(percent="100"):
     config.train.batch_size = 4096
     config.train.epochs = 90
     config.train.workers = 16
+    config.robustness.corruptions = ("standard",)
+    config.robustness.num_corrupted = 5000
     return config

@@ -94,4 +94,11 @@ def tfds_imagenet(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     _prepare(
         folder, "imagenet2012", features, {"train": examples(0, 20), "validation": examples(100, 5)}
     )
+    # Cropped and corrupted: of 224x224 pixels, and the image's number is 100 higher.
+    square = column[:224, :224]
+    corrupted = [
+        {**example, "image": _png(np.stack([np.full_like(square, 200 + i), square, square], -1))}
+        for i, example in enumerate(examples(100, 5))
+    ]
+    _prepare(folder / "imagenet2012_corrupted", "fog_3", features, {"validation": corrupted})
     return folder

@@ -119,3 +119,24 @@ def test_labels_are_scanned_once(
 def test_a_damaged_image_is_named() -> None:
     with pytest.raises(ValueError, match="record 0 is no image"):
         _imagenet._read([{"image": b"\xff\xd8 no jpeg"}], 0, None)
+
+
+def test_imagenet_c_is_read_as_it_was_cropped(
+    tfds_imagenet: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    options = {"corruption": "fog", "severity": 3, "cache_dir": tmp_path}
+    corrupted = data.load("imagenet_c", "test", tfds_imagenet, **options)
+    assert (len(corrupted), corrupted.name, corrupted.label_names) == (
+        5, "imagenet_c", ("n0", "n1", "n2"),
+    )  # fmt: skip
+    for position in range(5):
+        image = corrupted.read(position, None)["image"]
+        assert image[0, 0, 0] >= 200
+        assert (image[0, 0, 0] - 100) % 3 == corrupted.labels[position]
+        np.testing.assert_array_equal(image[0, :, 1], np.arange(224))
+    assert data.has_corrupted("imagenet", "fog", 3, tfds_imagenet)
+    assert not data.has_corrupted("imagenet", "fog", 4, tfds_imagenet)
+    with pytest.raises(ValueError, match=r"imagenet_c is not here.*imagenet2012_corrupted/snow_3"):
+        data.load("imagenet_c", "test", tfds_imagenet, **options | {"corruption": "snow"})
+    with pytest.raises(ValueError, match="split='val': expected 'test', the only one"):
+        data.load("imagenet_c", "val", tfds_imagenet, **options)

@@ -136,3 +136,20 @@ def test_names_of_suites_and_wrong_ones() -> None:
         with pytest.raises(ValueError, match=message):
             _robustness.check(wrong.robustness)
     assert config.robustness.corruptions == ()
+
+
+def test_images_that_stream_are_read_into_memory() -> None:
+    images = np.arange(20, dtype=np.uint8)[:, None, None, None] * np.ones((1, 4, 4, 3), np.uint8)
+    test = small.images(20, 0)
+    streamed = dataclasses.replace(test, inputs={}, read=lambda row, _: {"image": images[row]})
+    part = _robustness._part(streamed, 5)
+    assert part.read is None
+    np.testing.assert_array_equal(part.inputs["image"][:, 0, 0, 0], [0, 4, 8, 12, 16])
+    np.testing.assert_array_equal(part.labels, test.labels[::4])
+
+    options = small.config(robustness__attack_eps=0.1).robustness
+    _robustness.check_set(options, test)
+    with pytest.raises(ValueError, match=r"num_attacked=0: expected how many images of .* to hold"):
+        _robustness.check_set(options, streamed)
+    with pytest.raises(ValueError, match=r"config.robustness: .* has no images"):
+        _robustness.check_set(options, dataclasses.replace(test, inputs={"text": test.ids}))

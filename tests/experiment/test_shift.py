@@ -123,3 +123,17 @@ def test_text_cannot_be_corrupted(test_set: data.Dataset) -> None:
     text = dataclasses.replace(test_set, name="newsgroups", inputs={"text": np.array(["a"] * 6)})
     with pytest.raises(ValueError, match="newsgroups has no images in memory to corrupt"):
         load_shift("gaussian_noise:1", text, None)
+
+
+def test_a_published_set_that_streams_has_an_order_of_its_own(
+    test_set: data.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streamed = dataclasses.replace(
+        test_set.take(np.arange(6).repeat(3)), name="imagenet_c", inputs={}, read=lambda *_: {}
+    )
+    monkeypatch.setattr(data, "has_corrupted", lambda *_: True)
+    monkeypatch.setattr(data, "load", lambda *_, **__: streamed)
+    name, found = load_shift("fog:3", dataclasses.replace(test_set, name="imagenet"), None)
+    assert (name, len(found)) == ("fog_3", 6)
+    np.testing.assert_array_equal(found.ids, test_set.ids)  # every third of them
+    assert found.notes[-1] == "fog 3 from the files of imagenet_c"
