@@ -72,7 +72,8 @@ def informed_mixup(
         (1 - similar - dissimilar) L(z, y) + similar L(z', y') + dissimilar L(z'', y'')
 
     with `z' = lam z + (1 - lam) z_near`, `lam ~ Beta(alpha, alpha)`, and labels mixed alike. Features
-    are mixed as logits: the last layer is an affine map, for which both are the same.
+    are mixed as logits: the last layer is an affine map, for which both are the same (with dropout right
+    before it, mixing features each with its own units dropped).
 
     With two classes the saliency of logits has one direction only, so that every candidate is as
     similar as any other, and the one that is first in a random order is taken by all: choose

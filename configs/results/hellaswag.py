@@ -3,7 +3,7 @@
     python -m calib_jax.main --config configs/results/hellaswag.py:roberta --workdir runs/hellaswag
 
 After the colon: bert or roberta. As configs/aum_mixup/swag.py but for: all-MiniLM-L6-v2 or a RoBERTa of
-30 million parameters (six layers, 384 wide each) in models/, 400 random training situations, 300 of each
+30 million parameters (six layers, 384 wide each) in models/, 200 random training situations, 200 of each
 other set, batches of 8, a rate of 1e-4, one seed. What came of it is in docs/results.md.
 """
 
@@ -21,8 +21,8 @@ def get_config(network="roberta"):
     config.data.options.source = "activitynet"
     # The training rows have the start of the ending in the context; so the others must.
     config.data.options.whole_context = True
-    config.data.num_train = 400
-    config.data.num_eval = 300
+    config.data.num_train = 200
+    config.data.num_eval = 200
     config.data.max_length = 128
     config.data.shift = ("hellaswag?source=wikihow&whole_context=True",)
     config.model.name = network
