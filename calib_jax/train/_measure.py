@@ -73,9 +73,10 @@ class Measuring:
         key = id(feed), number
         if key not in self._feeds:
             rows = np.arange(number) * len(dataset) // number
-            self._feeds[key] = Feed(
-                dataset.take(rows), feed.batch_size, self.mesh, workers=feed.workers
-            )
+            # As many batches as it takes, and none larger than it must be: padding costs as much.
+            batches = -(-number // feed.batch_size)
+            size = -(-number // (batches * self.mesh.size)) * self.mesh.size
+            self._feeds[key] = Feed(dataset.take(rows), size, self.mesh, workers=feed.workers)
         return self._feeds[key]
 
     def compilations(self) -> int:
