@@ -49,13 +49,17 @@ def test_killed_within_and_between_phases(command: Command, tmp_path: pathlib.Pa
     assert_same_run(run, whole)
 
 
-def test_variants_share_the_recording_and_differ_in_what_they_say(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that only train: no judgements, plots and reports."""
     monkeypatch.setattr(_run, "judge", lambda *_, **__: [])
     monkeypatch.setattr(report, "write_report", lambda *_, **__: "report")
     for plot in ("plot_reliability", "plot_risk_coverage"):
         monkeypatch.setattr(report, plot, lambda *_, **__: NoFigure())
+
+
+@pytest.mark.usefixtures("unjudged")
+def test_variants_share_the_recording_and_differ_in_what_they_say(tmp_path: pathlib.Path) -> None:
     config = small.config(
         method__name="cross_entropy,aum_mixup,no_mix", data__options__num_train=61
     )
@@ -81,13 +85,8 @@ def test_variants_share_the_recording_and_differ_in_what_they_say(
     assert plain == pytest.approx(recorded, rel=1e-5)
 
 
-def test_records_are_of_all_epochs_where_the_best_is_selected(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_run, "judge", lambda *_, **__: [])
-    monkeypatch.setattr(report, "write_report", lambda *_, **__: "report")
-    for plot in ("plot_reliability", "plot_risk_coverage"):
-        monkeypatch.setattr(report, plot, lambda *_, **__: NoFigure())
+@pytest.mark.usefixtures("unjudged")
+def test_records_are_of_all_epochs_where_the_best_is_selected(tmp_path: pathlib.Path) -> None:
     # So fast that the second epoch is worse than the first.
     options = {"optimizer__learning_rate": 3.0, "train__epochs": 3, "method__name": "aum_mixup"}
     experiment.run(small.config(**options, checkpoint__select="best"), tmp_path)
@@ -116,13 +115,10 @@ def test_mistakes_in_variants(variants: dict, message: str, tmp_path: pathlib.Pa
         experiment.run(config, tmp_path)
 
 
+@pytest.mark.usefixtures("unjudged")
 def test_a_phase_may_hand_nothing_over(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_run, "judge", lambda *_, **__: [])
-    monkeypatch.setattr(report, "write_report", lambda *_, **__: "report")
-    for plot in ("plot_reliability", "plot_risk_coverage"):
-        monkeypatch.setattr(report, plot, lambda *_, **__: NoFigure())
     two = [
         _run.Phase("first", methods.create("cross_entropy")),
         _run.Phase("train", methods.create("adafocal"), row="cross_entropy"),
