@@ -26,6 +26,7 @@ _FREE = (
     *("seeds", "method.name", "data.dir", "tensorboard", "train.workers", "train.sharding"),
     *("checkpoint.seconds", "checkpoint.keep"),
 )
+_SHOWN = 8  # differences of two configs
 _LOOK_AGAIN = 1.0  # seconds between two looks at a lock that another process holds
 
 
@@ -115,9 +116,10 @@ def claim(workdir: pathlib.Path, config: Any) -> None:
         free = tuple(f"config.{key}:" for key in _FREE)
         found = [line for line in differences(old, new) if not line.startswith(free)]
         if found:
+            more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
             raise ValueError(
                 f"{workdir} belongs to another config; choose another --workdir, or undo:\n  "
-                + "\n  ".join(found)
+                + "\n  ".join(found[:_SHOWN] + more)
             )
     write_json(path, describe(new))
 

@@ -60,6 +60,27 @@ def test_another_config_is_refused_with_what_differs(tmp_path: pathlib.Path) -> 
     assert (tmp_path / "config.json").read_text() == before
 
 
+def test_of_many_differences_the_first_are_named(tmp_path: pathlib.Path) -> None:
+    config = small.config()
+    _workdir.claim(tmp_path, config)
+    for key in config.optimizer:
+        if isinstance(config.optimizer[key], float):
+            config.optimizer[key] += 1.0
+    config.train.epochs += 1
+    config.train.batch_size += 1
+    config.data.max_length += 1
+    config.data.num_train += 1
+    config.data.num_eval += 1
+    with pytest.raises(ValueError, match="another config") as caught:
+        _workdir.claim(tmp_path, config)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 10
+    number = len(
+        _config.differences(json.loads(small.config().to_json()), json.loads(config.to_json()))
+    )
+    assert lines[-1] == f"  and {number - 8} more"
+
+
 def test_keys_that_came_or_went_are_differences() -> None:
     old, new = {"a": {"x": 1, "y": (1,)}, "b": 2}, {"a": {"x": 1, "z": 3}, "b": 2}
     assert _config.differences(old, new) == [
