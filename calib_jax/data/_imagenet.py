@@ -48,7 +48,8 @@ def imagenet(
         "Get ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar from image-net.org and prepare tfds's "
         "imagenet2012 in the data folder with file_format='array_record'.",
     )
-    whole = _open("imagenet", split, info, "validation" if split == "test" else "train", cache_dir)
+    part = "validation" if split == "test" else "train"
+    whole = _open("imagenet", split, info, part, cache_dir, cropped=False)
     return whole.take(split_positions("imagenet", split, len(whole), num_val))
 
 
@@ -74,7 +75,7 @@ def imagenet_c(
     )
     if split != "test":
         raise ValueError(f"imagenet_c: split={split!r}: expected 'test', the only one there is")
-    return _open("imagenet_c", split, info, "validation", cache_dir)
+    return _open("imagenet_c", split, info, "validation", cache_dir, cropped=True)
 
 
 def corrupted_patterns(corruption: str, severity: int) -> tuple[str, ...]:
@@ -83,9 +84,15 @@ def corrupted_patterns(corruption: str, severity: int) -> tuple[str, ...]:
 
 
 def _open(
-    name: str, split: str, info: pathlib.Path, part: str, cache_dir: str | os.PathLike[str]
+    name: str,
+    split: str,
+    info: pathlib.Path,
+    part: str,
+    cache_dir: str | os.PathLike[str],
+    *,
+    cropped: bool,
 ) -> Dataset:
-    """All images of one split of a prepared folder."""
+    """All images of one split of a prepared folder; `cropped` if they were before they were stored."""
     source, names = _tfds.open_split(info.parent, part)
     # The fingerprint of a prepared set: versions, shard lengths and checksums are in this file.
     key = hashlib.sha256(info.read_bytes() + part.encode()).hexdigest()
@@ -103,8 +110,7 @@ def _open(
         notes=official("images", n, _COUNT[part]),
         mean=MEAN,
         std=STD,
-        # ImageNet-C's images have been cropped before they were corrupted.
-        read=partial(_read, source, cropped=name == "imagenet_c"),
+        read=partial(_read, source, cropped=cropped),
     )
 
 
@@ -127,14 +133,19 @@ def _read(
             pixels = image.convert("RGB")
     except OSError as error:
         raise ValueError(f"imagenet: record {position} is no image ({error})") from error
-    box = _centre(*pixels.size) if rng is None else _random_box(*pixels.size, rng)
-    if cropped:
-        box = (0, 0, *pixels.size)
+    box = None if cropped else _box(*pixels.size, rng)
     pixels = pixels.resize((_SIDE, _SIDE), Image.Resampling.BILINEAR, box=box)
     array = np.asarray(pixels)
     if rng is not None and rng.random() < 0.5:
         array = array[:, ::-1]
     return {"image": np.ascontiguousarray(array)}
+
+
+def _box(
+    width: int, height: int, rng: np.random.Generator | None
+) -> tuple[float, float, float, float]:
+    """What the network sees of an image: the centre, or in training a random part."""
+    return _centre(width, height) if rng is None else _random_box(width, height, rng)
 
 
 def _centre(width: int, height: int) -> tuple[float, float, float, float]:

@@ -77,10 +77,8 @@ def evaluate(
     scaled = (j for j in judgements if j.name.startswith("temperature"))
     temperature = next((j.parameters["temperature"][0] for j in scaled), None)
     predict = _predictor(trainer, state, temperature)
-    corruptions, operations = (
-        corruption_names(options.corruptions),
-        operation_names(options.operations),
-    )
+    corruptions = corruption_names(options.corruptions)
+    operations = operation_names(options.operations)
     if corruptions or operations:
         part = _part(test, options.num_corrupted)
         unchanged = {"0": predict(part)}  # of the same images: the fewer, the larger is any ECE

@@ -202,10 +202,10 @@ def test_a_part_of_the_validation_set_is_spread_over_it() -> None:
     part = trainer.measuring.part(trainer.val, 7)
     assert part is trainer.measuring.part(trainer.val, 7)
     np.testing.assert_array_equal(part.dataset.ids, np.arange(0, 14, 2))
-    # In as many batches as before, with as little padding as the devices leave.
-    size, devices = trainer.eval_batch_size, trainer.mesh.size
-    assert part.batch_size == -(-7 // -(-7 // size))
-    assert part.batch_size % devices == 0
+    # Batches no larger than they must be: one of 3, and as few as before of 7.
+    assert trainer.eval_batch_size == small.BATCH
+    sizes = [trainer.measuring.part(trainer.val, n).batch_size for n in (3, 7)]
+    assert sizes == [3, 4]
     assert trainer.measuring.part(trainer.val, 0) is trainer.val
     assert trainer.measuring.part(trainer.val, 99) is trainer.val
 
