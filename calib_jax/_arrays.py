@@ -56,6 +56,11 @@ def is_soft(labels: jax.Array) -> bool:
     return bool(jnp.issubdtype(labels.dtype, jnp.floating))
 
 
+def matmul(a: jax.Array, b: jax.Array) -> jax.Array:
+    """`a @ b` in full float32; accelerators would round the factors to 8 bits."""
+    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
+
+
 def take_label(values: jax.Array, labels: jax.Array) -> jax.Array:
     """`values[i, labels[i]]`."""
     return jnp.take_along_axis(values, labels[..., None], axis=-1)[..., 0]

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_labels, as_logits, is_soft
+from calib_jax._arrays import as_labels, as_logits, is_soft, matmul
 
 # Similarities closer than this are equal: below it, rounding would choose the partner.
 _RESOLUTION = 2.0**-18
@@ -51,10 +51,7 @@ def partners(
             f"saliency and candidates: expected [batch, width] and [number, width], "
             f"got {a.shape} and {b.shape}"
         )
-    # In full precision: accelerators would round the factors to 8 bits, which is more than what
-    # tells one partner from the next.
-    similarity = jnp.matmul(a, b.T, precision=jax.lax.Precision.HIGHEST)
-    similarity = jnp.round(similarity / _RESOLUTION)
+    similarity = jnp.round(matmul(a, b.T) / _RESOLUTION)
     if valid is None:
         return jnp.argmax(similarity, axis=1), jnp.argmin(similarity, axis=1)
     ok = jnp.asarray(valid, bool)

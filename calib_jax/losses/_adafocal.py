@@ -57,9 +57,15 @@ def adafocal_update(
 ) -> AdaFocalState:
     """One gamma update from the validation set (algorithm 1, lines 14 to 23).
 
-    Bins are re-made with equal validation mass; gamma is carried by bin index. Over-confidence
-    (`E = C - A > 0`) raises gamma, under-confidence lowers it, and a gamma that falls below `switch`
-    in size changes sides between focal and inverse focal. A bin with no example keeps its gamma.
+    Bins are re-made with equal validation mass; gamma is carried by bin index. With a bin's mean
+    confidence C, accuracy A and `E = C - A`,
+
+        gamma >= 0:  gamma <- min(gamma_max, gamma exp( lam E)),  and -switch if |gamma| < switch
+        gamma <  0:  gamma <- max(gamma_min, gamma exp(-lam E)),  and +switch if |gamma| < switch
+
+    so over-confidence raises gamma, under-confidence lowers it, and a gamma that gets small changes
+    sides between focal and inverse focal. A bin with no example keeps its gamma (E is 0), unless it
+    was smaller than `switch` from the start.
 
     Paper: bins of validation confidences looked up with training probabilities, sides of the
     intervals left open; here: the edge lies half-way between the neighbouring bins' examples, so

@@ -19,6 +19,7 @@ def jensen_shannon(logits: ArrayLike) -> jax.Array:
     logits = as_logits(logits)
     if logits.ndim != 3:
         raise ValueError(f"logits: expected [batch, views, num_classes], got {logits.shape}")
-    log_probs = jax.nn.log_softmax(logits)
+    # A masked class (logit -inf) is put where its probability is 0 and its differences are numbers.
+    log_probs = jnp.maximum(jax.nn.log_softmax(logits), -1e30)
     mean = jax.nn.logsumexp(log_probs, axis=1, keepdims=True) - jnp.log(logits.shape[1])
     return jnp.mean(jnp.sum(jnp.exp(log_probs) * (log_probs - mean), axis=-1), axis=1)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_hard_labels, as_logits, as_per_example, take_label
+from calib_jax._arrays import as_hard_labels, as_logits, as_per_example, matmul, take_label
 
 
 def label_aware_contrastive(
@@ -40,7 +40,7 @@ def label_aware_contrastive(
     if features.ndim != 2 or features.shape[:1] != labels.shape:
         raise ValueError(f"features: expected [{labels.shape[0]}, dim], got {features.shape}")
     features *= jax.lax.rsqrt(jnp.sum(jnp.square(features), -1, keepdims=True) + 1e-12)
-    similarity = features @ features.T / tau
+    similarity = matmul(features, features.T) / tau
 
     log_w = jax.nn.log_softmax(helper_logits)
     other = ~jnp.eye(labels.shape[0], dtype=bool)

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calib_jax._arrays import (
-    as_hard_labels,
     as_labels,
     as_logits,
     as_weights,
     correct_prediction,
     is_soft,
+    matmul,
     weighted_mean,
 )
 
@@ -29,7 +29,7 @@ def mmce(
 
     Args:
       logits: `[batch, num_classes]`.
-      labels: integers `[batch]`.
+      labels: integers `[batch]` or soft `[batch, num_classes]` (their largest class counts).
       width: of the Laplacian kernel.
       weights: `[batch]`, 0 for padding.
 
@@ -60,9 +60,9 @@ def mmce_weighted(
 
     Args:
       logits: `[batch, num_classes]`.
-      labels: integers `[batch]`.
+      labels: integers `[batch]` or soft `[batch, num_classes]` (their largest class counts).
       width: of the Laplacian kernel.
-      double_normalised: reproduce the published codes.
+      double_normalised: reproduce the published codes; a weight is then a number of examples.
       weights: `[batch]`, 0 for padding.
 
     Returns:
@@ -73,7 +73,7 @@ def mmce_weighted(
     right, wrong = w * c * (1 - r), w * (1 - c) * r
     m, n = jnp.sum(w * c), jnp.sum(w * (1 - c))
     both = (m > 0) & (n > 0)
-    m, n = jnp.maximum(m, 1), jnp.maximum(n, 1)
+    m, n = jnp.where(both, m, 1.0), jnp.where(both, n, 1.0)
 
     def norm(pairs: jax.Array) -> jax.Array:
         return pairs * (pairs + 1e-5) if double_normalised else pairs
@@ -138,7 +138,7 @@ def _confidence_and_correct(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Confidence, correctness and weight of each example."""
     logits = as_logits(logits)
-    labels = as_hard_labels(labels, logits)
+    labels = as_labels(labels, logits)
     confidence = jnp.max(jax.nn.softmax(logits), axis=-1)
     known = as_weights(weights, confidence.shape)
     weight = jnp.ones_like(confidence) if known is None else known
@@ -150,4 +150,4 @@ def _laplacian(r: jax.Array, width: float) -> jax.Array:
 
 
 def _quadratic(a: jax.Array, b: jax.Array, kernel: jax.Array) -> jax.Array:
-    return a @ kernel @ b
+    return matmul(matmul(a, kernel), b)

@@ -42,7 +42,9 @@ def distillation(
         raise ValueError(f"teacher_logits: expected {student.shape}, got {teacher.shape}")
     log_t = jax.nn.log_softmax(teacher / temperature)
     log_s = jax.nn.log_softmax(student / temperature if scale_student else student)
-    kl = jnp.sum(jnp.exp(log_t) * (log_t - log_s), axis=-1)
+    t = jnp.exp(log_t)
+    # A class masked for both (logit -inf) takes no part: 0 * (-inf + inf) is no number.
+    kl = jnp.sum(t * jnp.where(t > 0, log_t - log_s, 0.0), axis=-1)
     if scale_student if t_squared is None else t_squared:
         kl = jnp.square(temperature) * kl
     weight = as_per_example("weight", weight, student.shape[:-1])

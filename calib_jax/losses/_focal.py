@@ -19,7 +19,6 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calib_jax._arrays import (
-    as_hard_labels,
     as_labels,
     as_logits,
     as_per_example,
@@ -111,14 +110,21 @@ def dual_focal(logits: ArrayLike, labels: ArrayLike, gamma: float = 5.0) -> jax.
 
     Args:
       logits: `[batch, num_classes]`.
-      labels: integers `[batch]`.
+      labels: integers `[batch]` or soft `[batch, num_classes]` (then `sum_k y_k L_k`, `L_k` being the
+        loss if k were the label: each class has a `p_j` of its own).
       gamma: focusing parameter, `>= 0`.
 
     Returns:
       `[batch]`
     """
     logits = as_logits(logits)
-    labels = as_hard_labels(labels, logits)
+    labels = as_labels(labels, logits)
+    if is_soft(labels):
+        logits = centred(logits)
+        log_norm = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
+        log_rest = jnp.logaddexp(_log_one_minus_all(logits), _next_below(logits) - log_norm)
+        log_p = jnp.where(labels > 0, logits - log_norm, 0.0)  # as in `focal_by_probability`
+        return expect(-jnp.exp(gamma * log_rest) * log_p, labels)
     log_p = jax.nn.log_softmax(logits)
     log_p_y = take_label(log_p, labels)
     # The runner-up is found by comparing logits: probabilities tie in float32 long before they do.
@@ -177,6 +183,17 @@ def _without_label(values: jax.Array, labels: jax.Array) -> jax.Array:
     """`values` with each row's own class at -inf, so that logsumexp runs over the others."""
     own = labels[..., None] == jnp.arange(values.shape[-1])
     return jnp.where(own, -jnp.inf, values)
+
+
+def _next_below(logits: jax.Array) -> jax.Array:
+    """For every class the largest logit that is smaller than its own; -inf if there is none.
+
+    By sorting: comparing every class with every other would be too much for many classes.
+    """
+    ascending = jnp.sort(logits, axis=-1)
+    smaller = jnp.vectorize(jnp.searchsorted, signature="(k),(k)->(k)")(ascending, logits)
+    nearest = jnp.take_along_axis(ascending, jnp.maximum(smaller - 1, 0), axis=-1)
+    return jnp.where(smaller > 0, nearest, -jnp.inf)
 
 
 def _log_one_minus_all(logits: jax.Array) -> jax.Array:

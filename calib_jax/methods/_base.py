@@ -76,7 +76,8 @@ class Method(NamedTuple):
         of the network as it is now, `evaluate(transform)` the same on transformed inputs, and
         `evaluate(measure=, arguments=, limit=)` sums over `limit` validation examples (0 for all): of
         `measure(apply, params, batch, argument)`, a tree of sums over a batch, for each of the stacked
-        `arguments`. They are traced: one program does for all of them.
+        `arguments`. They are traced: one program does for all of them. A `transform` or `measure` that
+        is another function in every call is compiled in every call.
       report: `(state, logits, labels) -> {name: array}`: what to log of the state, given the
         validation logits and labels it was last steered by.
       groups: `(info) -> positions` of each group of training examples, if a step shall have a batch of

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from calib_jax import metrics
+from calib_jax._arrays import matmul
 from calib_jax.methods._base import Aux, Batch, Evaluate, Info, Method, State
 
 
@@ -49,7 +50,7 @@ def watched(method: Method, num_bins: int = 15) -> Method:
         here = batch.weights * (bins == jnp.arange(num_bins)[:, None])
         return state._replace(
             method=method.after_step(state.method, batch, aux),
-            confidence=state.confidence + here @ p,
+            confidence=state.confidence + matmul(here, p),
             number=state.number + jnp.sum(here, axis=-1),
         )
 

@@ -20,6 +20,9 @@ _FEW = 64  # bins up to here are found by comparing with every edge
 class BinStats:
     """Sums per confidence bin. `a + b` merges the statistics of two parts of a data set.
 
+    The parts must have the same edges: bins of equal width, or the same given `edges`. Other ones are
+    refused, except inside jit, where values cannot be looked at.
+
     Attributes:
       count: number (or total weight) of examples `[num_bins]`.
       confidence: sum of their confidences `[num_bins]`.
@@ -36,6 +39,12 @@ class BinStats:
         if self.edges.shape != other.edges.shape:
             raise ValueError(
                 f"BinStats of {self.num_bins} and {other.num_bins} bins cannot be merged"
+            )
+        traced = any(isinstance(s.edges, jax.core.Tracer) for s in (self, other))
+        if not traced and not bool(jnp.array_equal(self.edges, other.edges)):
+            raise ValueError(
+                "BinStats with different edges cannot be merged: bin all parts by equal width "
+                "(scheme='width') or by the same edges (bin_stats(..., edges=first.edges))"
             )
         return BinStats(
             count=self.count + other.count,
@@ -111,7 +120,8 @@ def bin_stats(
         `'mass'`: by rank, the example of rank r in bin `floor(r num_bins / n)`, so that bins differ
         by one example at most, however few or tied the examples are. Examples of the same confidence
         share their mean correctness: the result does not depend on their order. A whole weight
-        counts as that many examples; fractional ones are cut into exactly equal parts.
+        counts as that many examples; fractional ones are cut into exactly equal parts. Each data set
+        has edges of its own: to merge parts, bin them by the `edges` of one.
       closed: to which bin an example on an inner edge belongs: `'right'` puts it in the lower bin,
         `(lo, hi]`, `'left'` in the upper one, `[lo, hi)`. Means nothing for `'mass'`.
       weights: `[n]`, non-negative; a row of weight 0 (padding) counts for nothing.
@@ -147,7 +157,11 @@ def check_binning(num_bins: int, scheme: str, closed: str) -> None:
 def check_binary(
     confidence: ArrayLike, correct: ArrayLike, weights: ArrayLike | None
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """Float32 `[n]` of each, with whatever a row of weight 0 holds replaced by zeros."""
+    """Float32 `[n]` of each; a row of weight 0 may hold anything, and is correct 0 times.
+
+    A row whose confidence is NaN is NaN times correct: every sum over it is NaN then, also where the
+    confidence itself is only sorted by, which would give it an ordinary place.
+    """
     confidence = jnp.asarray(confidence, jnp.float32)
     correct = jnp.asarray(correct, jnp.float32)
     if confidence.ndim != 1 or confidence.shape != correct.shape:
@@ -155,6 +169,7 @@ def check_binary(
             f"confidence and correct: expected the same shape [n], "
             f"got {confidence.shape} and {correct.shape}"
         )
+    correct = jnp.where(jnp.isnan(confidence), jnp.nan, correct)
     weights = as_weights(weights, confidence.shape)
     if weights is None:
         return confidence, correct, None

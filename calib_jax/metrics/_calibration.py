@@ -227,8 +227,9 @@ class _Cumulative:
         """`num_bins` (traced) bins in arrays of static size `limit`; the surplus ones are empty."""
         b = jnp.minimum(jnp.arange(limit + 1), num_bins)
         if scheme == "width":
-            edge = jnp.where(b == num_bins, jnp.inf, b / num_bins)
-            first = jnp.searchsorted(self.ascending, edge, side="left")
+            first = jnp.searchsorted(self.ascending, b / num_bins, side="left")
+            # The last bin holds all that are left, 1 and NaN included.
+            first = jnp.where(b == num_bins, self.ascending.shape[0], first)
             cuts = [c[first] for c in self.columns]
         else:
             cuts = self._mass_cuts(b, num_bins)

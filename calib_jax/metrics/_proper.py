@@ -101,10 +101,10 @@ def inverse_temperature(
     own = expect(below_top, labels)
 
     def slope(log_beta: jax.Array) -> jax.Array:
-        p = jnp.exp(
-            jnp.exp(log_beta) * below_top
-        )  # the largest is 1: softmax without its own shift
-        mean = jnp.sum(p * below_top, axis=-1) / jnp.sum(p, axis=-1)
+        # The largest is 1: softmax without its own shift.
+        p = jnp.exp(jnp.exp(log_beta) * below_top)
+        # A masked class (logit -inf) has p = 0, and 0 * -inf is no number.
+        mean = jnp.sum(jnp.where(p > 0, p * below_top, 0.0), axis=-1) / jnp.sum(p, axis=-1)
         return weighted_mean(mean - own, weights)
 
     def halve(_: int, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

@@ -21,7 +21,7 @@ def predictive_entropy(logits: ArrayLike) -> jax.Array:
     """
     log_p = jax.nn.log_softmax(as_logits(logits))
     p = jnp.exp(log_p)
-    return -jnp.sum(jnp.where(p > 0, p * log_p, 0.0), axis=-1)
+    return -jnp.sum(p * jnp.where(p > 0, log_p, 0.0), axis=-1)
 
 
 @jax.jit

@@ -20,8 +20,9 @@ def argsort_floats(x: jax.Array) -> jax.Array:
 
 
 def _to_key(x: jax.Array) -> jax.Array:
-    bits = jax.lax.bitcast_convert_type(x.astype(jnp.float32) + 0.0, jnp.int32)  # -0.0 + 0.0 = 0.0
-    return _turn_negatives(bits)
+    x = x.astype(jnp.float32) + 0.0  # -0.0 + 0.0 = 0.0
+    x = jnp.where(jnp.isnan(x), jnp.nan, x)  # one with its sign bit set would come first
+    return _turn_negatives(jax.lax.bitcast_convert_type(x, jnp.int32))
 
 
 def _from_key(key: jax.Array) -> jax.Array:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calib_jax import metrics
-from calib_jax._arrays import as_logits
+from calib_jax._arrays import as_logits, matmul
 from calib_jax.posthoc._common import fitting_data, minimise
 
 
@@ -39,7 +39,9 @@ class EnsembleTemperature:
 
     def __call__(self, logits: ArrayLike) -> jax.Array:
         """Probabilities `[n, num_classes]`."""
-        return jnp.einsum("m,mnk->nk", self.weights, _members(as_logits(logits), self.temperature))
+        w = self.weights
+        scaled, plain, uniform = _members(as_logits(logits), self.temperature)
+        return w[0] * scaled + w[1] * plain + w[2] * uniform
 
 
 def _members(logits: jax.Array, temperature: jax.Array) -> jax.Array:
@@ -68,9 +70,9 @@ def _simplex_weights(members: jax.Array, labels: jax.Array) -> jax.Array:
     """
     target = jax.nn.one_hot(labels, members.shape[-1])
     # Around the plain prediction the matrix is that of differences, which keeps its digits.
-    shifted = members - members[1]
-    gram = jnp.einsum("ank,bnk->ab", shifted, shifted) / labels.shape[0]
-    pull = jnp.einsum("ank,nk->a", shifted, target - members[1]) / labels.shape[0]
+    shifted = (members - members[1]).reshape(3, -1)
+    gram = matmul(shifted, shifted.T) / labels.shape[0]
+    pull = matmul(shifted, (target - members[1]).ravel()) / labels.shape[0]
 
     def solve(face: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
         index = jnp.array(face)
@@ -80,7 +82,7 @@ def _simplex_weights(members: jax.Array, labels: jax.Array) -> jax.Array:
         system = system.at[:m, :m].set(gram[jnp.ix_(index, index)] + 1e-7 * jnp.eye(m))
         solution = jnp.linalg.solve(system, jnp.append(pull[index], 1.0))[:m]
         w = jnp.zeros(3).at[index].set(solution)
-        loss = w @ gram @ w - 2 * pull @ w
+        loss = matmul(matmul(w, gram) - 2 * pull, w)
         return w, jnp.where(jnp.all(w >= 0), loss, jnp.inf)
 
     faces = [f for m in (1, 2, 3) for f in itertools.combinations(range(3), m)]

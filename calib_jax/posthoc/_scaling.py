@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calib_jax import metrics
-from calib_jax._arrays import as_logits
+from calib_jax._arrays import as_logits, matmul
 from calib_jax.posthoc._common import fitting_data, minimise
 
 
@@ -100,7 +100,7 @@ class Dirichlet:
     def __call__(self, logits: ArrayLike) -> jax.Array:
         """Probabilities `[n, num_classes]`."""
         log_p = jax.nn.log_softmax(as_logits(logits))
-        return jax.nn.softmax(log_p @ self.matrix.T + self.bias)
+        return jax.nn.softmax(matmul(log_p, self.matrix.T) + self.bias)
 
 
 @jax.jit
@@ -116,7 +116,7 @@ def _fit_dirichlet(
         # The penalty is on the matrix as it will be used.
         penalty = odir * jnp.sum((off_diagonal * unit * matrix) ** 2) / (k * (k - 1))
         penalty += bias_weight * jnp.mean(bias**2)
-        return metrics.nll(log_p @ matrix.T + bias, labels) + penalty
+        return metrics.nll(matmul(log_p, matrix.T) + bias, labels) + penalty
 
     matrix, bias = minimise(loss, (start * jnp.eye(k), jnp.zeros(k)))
     return unit * matrix, bias
@@ -164,7 +164,8 @@ def _unfocused(logits: jax.Array, gamma: jax.Array) -> jax.Array:
     # Above 1/2 (one class at most) 1 - q has to be summed from the others to keep its digits.
     large = q > 0.5
     rest = jax.nn.logsumexp(jnp.where(large, -jnp.inf, log_q), axis=-1, keepdims=True)
-    small_q, small_log_q = jnp.where(large, 0.25, q), jnp.where(large, -1.0, log_q)
+    # A masked class (logit -inf) has q = 0, and 0 * inf is no number.
+    small_q, small_log_q = jnp.where(large, 0.25, q), jnp.where(large | (q == 0), -1.0, log_q)
     log_rest = jnp.where(large, rest, jnp.log1p(-small_q))
     surprise = q * jnp.where(large, _log_ratio(rest), -small_log_q / (1 - small_q))
     return log_q - gamma * log_rest - jnp.log1p(gamma * surprise)

@@ -9,7 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calib_jax import metrics
-from calib_jax._arrays import as_logits
+from calib_jax._arrays import as_logits, matmul
 from calib_jax.metrics._sorting import argsort_floats, tie_means
 from calib_jax.posthoc._common import fitting_data
 
@@ -76,7 +76,7 @@ def _fit(logits: jax.Array, labels: jax.Array, *, num_knots: int) -> tuple[jax.A
     percentile = jnp.linspace(0.0, 1.0, n)
     basis, slope = _natural_basis(percentile, num_knots)
     coefficients = jnp.linalg.lstsq(basis, jnp.cumsum(gap) / n)[0]
-    return scores, tie_means(scores, scores + slope @ coefficients, ones)
+    return scores, tie_means(scores, scores + matmul(slope, coefficients), ones)
 
 
 def _natural_basis(x: jax.Array, num_knots: int) -> tuple[jax.Array, jax.Array]:
@@ -104,7 +104,9 @@ def _natural_basis(x: jax.Array, num_knots: int) -> tuple[jax.Array, jax.Array]:
     def combine(at_lower: jax.Array, at_upper: jax.Array) -> jax.Array:
         return at_lower[:, None] * lower + at_upper[:, None] * upper
 
-    basis = combine(a, b) + combine(a**3 - a, b**3 - b) * h**2 / 6 @ second
     ones = jnp.ones_like(b)
-    slope = combine(-ones, ones) / h + combine(1 - 3 * a**2, 3 * b**2 - 1) * h / 6 @ second
+    bend = combine(a**3 - a, b**3 - b) * h**2 / 6
+    bend_slope = combine(1 - 3 * a**2, 3 * b**2 - 1) * h / 6
+    basis = combine(a, b) + matmul(bend, second)
+    slope = combine(-ones, ones) / h + matmul(bend_slope, second)
     return basis, slope

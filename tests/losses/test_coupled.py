@@ -173,6 +173,29 @@ def test_mdca_soft_labels(data):
     np.testing.assert_allclose(losses.mdca(logits, soft), mdca_oracle(logits, soft), rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["mmce", "mmce_weighted"])
+def test_mmce_counts_the_largest_class_of_soft_labels(name, data):
+    logits, labels, soft = data
+    run = jax.jit(jax.value_and_grad(getattr(losses, name)))
+    smoothed = (0.4 * np.eye(3)[labels] + 0.2).astype(np.float32)
+    for given, largest in ((smoothed, labels), (soft, soft.argmax(1))):
+        for got, want in zip(run(logits, given), run(logits, largest), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("name", ["mmce", "mmce_weighted", "mdca", "mbls"])
+def test_the_scale_of_the_weights_means_nothing(name, data):
+    logits, labels, _ = data
+    weights = np.random.default_rng(0).uniform(size=9).astype(np.float32)
+    fn, _, options = CASES[name]
+    run = jax.jit(jax.value_and_grad(lambda z, w: fn(z, labels, weights=w, **options)))
+    want, want_grad = run(logits, weights)
+    for scale in (1e-3, 0.1, 10.0):
+        value, grad = run(logits, scale * weights)
+        np.testing.assert_allclose(value, want, rtol=1e-5)
+        np.testing.assert_allclose(grad, want_grad, rtol=1e-4, atol=1e-7)
+
+
 def test_mmce_is_never_negative():
     # the Laplacian kernel is positive definite: the double sum cannot go below 0
     run = jax.jit(losses.mmce)
@@ -244,8 +267,6 @@ def test_label_shape_errors(name):
     fn = getattr(losses, name)
     logits = np.zeros((3, 4), np.float32)
     bad = [np.zeros(2, np.int32), np.zeros((3, 5), np.float32)]
-    if name.startswith("mmce"):  # integer labels only
-        bad.append(np.full((3, 4), 0.25, np.float32))
     for labels in bad:
         with pytest.raises(ValueError, match="labels"):
             fn(logits, labels)

@@ -179,3 +179,17 @@ def test_teacher_annealing():
         [traced(jnp.int32(s), 10) for s in steps], want, rtol=1e-6, atol=1e-7
     )
     assert traced(jnp.int32(3), 10).dtype == jnp.float32
+
+
+def test_a_class_masked_for_both_takes_no_part(data):
+    student, teacher, hard, _ = data
+    column = np.full((6, 1), -np.inf, np.float32)
+    value_and_grad = jax.value_and_grad(
+        lambda s, t: losses.distillation(s, t, hard, weight=0.5, temperature=2.0).sum()
+    )
+    masked = (np.concatenate([z, column], axis=1) for z in (student, teacher))
+    value, grad = value_and_grad(*masked)
+    want, want_grad = value_and_grad(student, teacher)
+    np.testing.assert_allclose(value, want, rtol=1e-6)
+    np.testing.assert_allclose(grad[:, :3], want_grad, rtol=1e-5, atol=1e-7)
+    np.testing.assert_array_equal(grad[:, 3], 0)

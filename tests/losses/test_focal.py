@@ -199,22 +199,27 @@ def test_dual_focal_hand_numbers():
     np.testing.assert_allclose(got, want, rtol=2e-6)
 
 
+def check_dual_focal(logits, labels, oracle):
+    """Values against an oracle of one row, and gradients against its finite differences."""
+    pairs = list(zip(logits.astype(np.float64), labels, strict=True))
+    slope = jax.jit(jax.grad(lambda z, y, g: losses.dual_focal(z, y, g).sum()))
+    steps = 1e-6 * np.eye(4)
+    for g in (0.0, 0.5, 1.0, 5.0):
+        want = [oracle(z, y, g) for z, y in pairs]
+        got = jax.jit(losses.dual_focal)(logits, labels, g)
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
+        want = [
+            [(oracle(z + e, y, g) - oracle(z - e, y, g)) / 2e-6 for e in steps] for z, y in pairs
+        ]
+        np.testing.assert_allclose(slope(logits, labels, g), want, rtol=1e-4, atol=5e-6)
+
+
 def test_dual_focal_matches_oracle_value_and_finite_differences(data):
     logits, hard, _ = data
-    z64 = logits.astype(np.float64)
-    run = jax.jit(losses.dual_focal)
-    slope = jax.jit(jax.grad(lambda z, y, g: losses.dual_focal(z, y, g).sum()))
-    for g in (0.0, 0.5, 1.0, 5.0):
-        want = np.array([dual_row(z, y, g) for z, y in zip(z64, hard, strict=True)])
-        np.testing.assert_allclose(run(logits, hard, g), want, rtol=2e-5, atol=1e-6)
-        steps = 1e-6 * np.eye(4)
-        want_grad = [
-            [(dual_row(z + e, y, g) - dual_row(z - e, y, g)) / 2e-6 for e in steps]
-            for z, y in zip(z64, hard, strict=True)
-        ]
-        np.testing.assert_allclose(slope(logits, hard, g), want_grad, rtol=1e-4, atol=5e-6)
+    check_dual_focal(logits, hard, dual_row)
     # gamma = 5 is the default
-    np.testing.assert_allclose(run(logits, hard), run(logits, hard, 5.0), rtol=1e-6)
+    got, want = losses.dual_focal(logits, hard), losses.dual_focal(logits, hard, 5.0)
+    np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -232,6 +237,57 @@ def test_dual_focal_finite_in_the_tails(dtype):
         np.testing.assert_allclose(np.asarray(value)[saturated], want, rtol=1e-6, atol=1e-6)
         assert np.isfinite(value).all()
         assert np.isfinite(slope(logits, labels, g).astype(jnp.float32)).all()
+
+
+def dual_soft(z, y, g):
+    return sum(y[k] * dual_row(z, k, g) for k in range(len(z)) if y[k])
+
+
+def test_dual_focal_soft_hand_number():
+    # the first three rows of the hand numbers: 0.5 * 0.44361420 + 0.2 * 0.97521797 + 0.3 * 1.0300403
+    got = losses.dual_focal(np.log([[5.0, 3.0, 2.0]]), np.array([[0.5, 0.2, 0.3]]), 2.0)
+    np.testing.assert_allclose(got, [0.72586278], rtol=2e-6)
+
+
+def test_dual_focal_soft_labels_match_oracle_value_and_finite_differences(data):
+    logits, _, soft = data
+    check_dual_focal(logits, soft, dual_soft)
+
+
+def test_dual_focal_one_hot_rows_are_integers():
+    # ties, saturation and more than one batch axis
+    rows, labels = extreme_rows()
+    rows = np.concatenate([rows, np.log([[2.0, 2.0, 1.0], [1.0, 1.0, 1.0], [1.0, 2.0, 2.0]])])
+    labels = np.concatenate([labels, [0, 1, 0]])
+    rows, labels = rows.astype(np.float32).reshape(4, 4, 3), labels.reshape(4, 4)
+    value_and_grad = jax.jit(jax.value_and_grad(lambda z, y: losses.dual_focal(z, y, 2.0).sum()))
+    got, got_grad = value_and_grad(rows, np.eye(3, dtype=np.float32)[labels])
+    want, want_grad = value_and_grad(rows, labels)
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+    np.testing.assert_allclose(got_grad, want_grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_dual_focal_soft_labels_finite_in_the_tails(dtype):
+    rows, labels = extreme_rows()
+    soft = 0.9 * np.eye(3, dtype=np.float32)[labels] + np.float32(0.1 / 3)
+    value_and_grad = jax.jit(jax.value_and_grad(lambda z, g: losses.dual_focal(z, soft, g).sum()))
+    for g in (0.0, 0.2, 1.0, 5.0):
+        value, grad = value_and_grad(jnp.asarray(rows, dtype), g)
+        assert np.isfinite(value)
+        assert np.isfinite(grad.astype(jnp.float32)).all()
+
+
+def test_dual_focal_of_a_masked_class_without_label_mass_is_that_of_the_others(data):
+    logits, _, soft = data
+    masked = np.concatenate([np.full((16, 1), -np.inf, np.float32), logits], axis=1)
+    padded = np.concatenate([np.zeros((16, 1), np.float32), soft], axis=1)
+    value_and_grad = jax.jit(jax.value_and_grad(lambda z, y: losses.dual_focal(z, y).sum()))
+    value, grad = value_and_grad(masked, padded)
+    want, want_grad = value_and_grad(logits, soft)
+    np.testing.assert_allclose(value, want, rtol=1e-6)
+    np.testing.assert_allclose(grad[:, 1:], want_grad, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(grad[:, 0], 0)
 
 
 # ------------------------------------------------------------------ CalFocal
@@ -348,8 +404,6 @@ def test_vmap_of_grad_equals_batch_gradient(name, data):
 def test_label_shape_errors(name):
     logits = np.zeros((3, 4), np.float32)
     bad = [np.zeros(2, np.int32), np.zeros((3, 5), np.float32), np.zeros((2, 4), np.float32)]
-    if name == "dual_focal":  # integer labels only
-        bad.append(np.full((3, 4), 0.25, np.float32))
     for labels in bad:
         with pytest.raises(ValueError, match="labels"):
             CALLS[name](logits, labels)

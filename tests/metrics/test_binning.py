@@ -211,6 +211,33 @@ def test_addition_merges_and_keeps_left_edges():
     np.testing.assert_array_equal(merged.edges, parts[0].edges)
 
 
+def test_addition_refuses_other_edges():
+    conf, correct = make_rows()
+    a, b = (
+        metrics.bin_stats(conf[s], correct[s], scheme="mass") for s in (slice(70), slice(70, 200))
+    )
+    with pytest.raises(ValueError, match="different edges"):
+        a + b
+    with pytest.raises(ValueError, match="different edges"):
+        a + run(metrics.bin_stats, conf, correct)
+    # The way to merge parts: all by the edges of one of them.
+    again = metrics.bin_stats(conf[70:], correct[70:], edges=a.edges)
+    np.testing.assert_allclose(np.sum((a + again).count), 200)
+
+
+def test_addition_inside_jit_and_scan():
+    conf, correct = make_rows()
+    parts = run(metrics.bin_stats, conf, correct), run(metrics.bin_stats, 1 - conf, correct)
+    want = stacked(parts[0] + parts[1])
+    np.testing.assert_array_equal(stacked(jax.jit(lambda a, b: a + b)(*parts)), want)
+    np.testing.assert_array_equal(stacked(jax.jit(lambda a: a + parts[1])(parts[0])), want)
+    both = jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
+    empty = jax.tree.map(jnp.zeros_like, parts[0])
+    total, _ = jax.lax.scan(lambda sums, part: (part + sums, None), empty, both)
+    np.testing.assert_allclose(stacked(total), want, rtol=1e-6)
+    np.testing.assert_array_equal(total.edges, parts[0].edges)
+
+
 def test_padding_weighs_nothing_even_if_not_finite():
     conf, correct = make_rows(50)
     weights = np.r_[np.ones(50), np.zeros(14)]

@@ -184,6 +184,14 @@ def test_summary_is_the_table_of_its_functions_and_ignores_padding():
     same(summary(padded, np.r_[labels, np.zeros(6, int)], weights=weights), want)
 
 
+def test_summary_of_masked_classes_is_finite():
+    logits, labels = make()
+    logits = np.where(np.arange(3) == (labels[:, None] + 1) % 3, -np.inf, logits)
+    numbers = metrics.summary(logits.astype(np.float32), labels)
+    assert all(np.isfinite(v) for v in numbers.values()), numbers
+    assert numbers["refinement"] <= numbers["nll"]
+
+
 def test_summary_of_one_row_is_finite():
     got = summary(jnp.array([[2.0, 0.0, -1.0]]), jnp.array([0]))
     assert all(np.isfinite(v) for v in got.values()), got

@@ -212,6 +212,33 @@ def test_refinement_at_the_ends():
     np.testing.assert_allclose(run(metrics.refinement, -right, labels), math.log(4), rtol=1e-5)
 
 
+def test_refinement_of_a_masked_class_is_that_of_the_others():
+    logits, labels = make(scale=5.0)
+    masked = np.concatenate([logits, np.full((120, 1), -np.inf, np.float32)], axis=1)
+    far = np.where(np.isinf(masked), -1e4, masked).astype(np.float32)
+    soft = 0.9 * np.eye(5, dtype=np.float32)[labels]
+    soft[:, :4] += 0.1 / 4
+    for y, without in ((labels, labels), (soft, soft[:, :4])):
+        got = run(metrics.refinement, masked, y)
+        assert float(got) < float(run(metrics.nll, masked, y)) - 0.1
+        np.testing.assert_allclose(got, run(metrics.refinement, logits, without), rtol=1e-5)
+        np.testing.assert_allclose(got, run(metrics.refinement, far, y), rtol=1e-5)
+        np.testing.assert_allclose(
+            run(metrics.inverse_temperature, masked, y),
+            run(metrics.inverse_temperature, logits, without),
+            rtol=1e-5,
+        )
+    np.testing.assert_allclose(
+        run(metrics.refinement, masked, labels), best_nll(logits, labels), rtol=2e-5
+    )
+
+
+def test_refinement_with_a_label_that_is_masked_is_infinite():
+    logits, labels = make()
+    logits[0, labels[0]] = -np.inf
+    assert run(metrics.refinement, logits, labels) == run(metrics.nll, logits, labels) == np.inf
+
+
 # --- every one of them -------------------------------------------------------------------------
 
 METRICS = {

@@ -168,3 +168,13 @@ def test_extreme_data_give_finite_parameters(sign):
     assert float(fitted.gamma) >= 0
     after = nll(np.asarray(fitted(logits)).clip(1e-30), labels)
     assert after <= min(nll(softmax(logits.astype(float), 1), labels), np.log(4) + 5e-3)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 3.0])
+def test_a_masked_class_leaves_the_others_as_they_are(gamma):
+    logits = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32) * 3
+    masked = np.concatenate([logits, np.full((20, 1), -np.inf, np.float32)], axis=1)
+    calibrator = posthoc.FocalTemperature(jnp.float32(1.3), jnp.float32(gamma))
+    probs = np.asarray(calibrator(masked))
+    np.testing.assert_allclose(probs[:, :4], calibrator(logits), rtol=1e-6)
+    np.testing.assert_array_equal(probs[:, 4], 0)
