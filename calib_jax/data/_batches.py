@@ -89,10 +89,20 @@ def in_order(
 
 
 def make_buckets(lengths: np.ndarray, longest: int, *, number: int = 4) -> tuple[int, ...]:
-    """A few lengths, multiples of 8, that hold about equally many examples each."""
-    cuts = np.quantile(lengths, np.linspace(0, 1, number + 1)[1:])
-    cuts = np.minimum(8 * np.ceil(cuts / 8).astype(int), longest)
-    return tuple(int(c) for c in np.unique([*cuts[:-1], longest]))
+    """The `number` lengths, multiples of 8 up to `longest`, that pad the examples least."""
+    ends = np.unique([*np.minimum(8 * -(-lengths // 8), longest), longest]).tolist()
+    held = [int(np.sum(lengths <= end)) for end in [0, *ends]]
+    # The fewest tokens for all examples up to each of the ends, and the lengths that need so few.
+    best: list[tuple[float, tuple[int, ...]]] = [(0, ())] + [(np.inf, ())] * len(ends)
+    for _ in range(number):
+        best = [best[0]] + [
+            min(
+                best[j],
+                *((t + end * (held[j] - held[i]), (*b, end)) for i, (t, b) in enumerate(best[:j])),
+            )
+            for j, end in enumerate(ends, 1)
+        ]
+    return best[-1][1]
 
 
 def _cut(order: np.ndarray, batch_size: int, count: int) -> tuple[np.ndarray, np.ndarray]:

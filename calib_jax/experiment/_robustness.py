@@ -171,7 +171,9 @@ def attack(
     network = trainer.network
 
     @jax.jit
-    def step(params: Any, collections: Any, x: Any, images: Any, labels: Any) -> jax.Array:
+    def step(params: Any, collections: Any, *batch: Any) -> jax.Array:
+        x, images, labels = trainer.dealt(batch)
+
         def loss(images: jax.Array, labels: jax.Array) -> jax.Array:
             logits = network.bind(collections)(params, {"image": images})[0]
             return losses.cross_entropy(logits, labels)
@@ -179,11 +181,12 @@ def attack(
         return augment.pgd_step(loss, x, images, labels, eps=eps)
 
     @jax.jit
-    def right(params: Any, collections: Any, images: Any, labels: Any) -> jax.Array:
+    def right(params: Any, collections: Any, *batch: Any) -> jax.Array:
+        images, labels = trainer.dealt(batch)
         logits = network.bind(collections)(params, {"image": images})[0]
         return jnp.argmax(logits, axis=-1) == labels
 
-    given = state.params, state.network
+    given = trainer.evaluated(state.params), state.network
     size = trainer.eval_batch_size
     clean, robust = [], []
     for first in range(0, len(test), size):
@@ -198,8 +201,8 @@ def attack(
             for _ in range(steps):
                 x = step(*given, x, images, labels)
             stands &= right(*given, x, labels)
-        clean.append(np.asarray(before)[:count])
-        robust.append(np.asarray(stands)[:count])
+        clean.append(train.whole(before)[:count])
+        robust.append(train.whole(stands)[:count])
     return {
         "clean_accuracy": float(np.concatenate(clean).mean()),
         "accuracy": float(np.concatenate(robust).mean()),

@@ -54,7 +54,7 @@ class Abreast:
         everywhere = _mesh.replicated(first.mesh)
         place = _mesh.split(first.mesh) if dealt else everywhere
         steps = jax.vmap(
-            functools.partial(first.steps, length=0, split=not dealt),
+            functools.partial(first.steps, split=not dealt),
             in_axes=(0, None, 0, 0, None, 0),
         )
         if dealt:  # by hand: nobody has to find out that nothing is to be sent

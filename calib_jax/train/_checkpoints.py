@@ -12,7 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as policies
 
-from calib_jax.train._processes import is_first, wait_for_all, whole
+from calib_jax.train._processes import is_first, together, wait_for_all, whole
 from calib_jax.train._step import TrainState
 
 
@@ -84,16 +84,28 @@ class Checkpoints:
         return self._manager.latest_step()
 
     def restore(self, like: TrainState, at_most: float = math.inf) -> TrainState | None:
-        """The newest checkpoint, up to a step, that can be read, or `None`. Others are put aside."""
+        """The newest checkpoint, up to a step, that can be read, or `None`. Damaged ones are put aside.
+
+        Raises:
+          OSError, MemoryError, JaxRuntimeError: not the files are at fault but the disk or the memory.
+        """
         for step in sorted(self._manager.all_steps(), reverse=True):
             if step > at_most:
                 continue
+            state: TrainState | None = None
+            problem: Exception = ValueError("another process could not read it")
             try:
-                return self._read(step, like)
-            # Whatever is wrong with the files, the one before is the way to go on.
-            except Exception as error:
-                self._put_aside(step, error)
-                self._manager.reload()
+                state = self._read(step, like)
+            except Exception as error:  # whatever is wrong with the files, there is the one before
+                if _may_pass(error):
+                    raise
+                problem = error
+            if not together(state is None)[0]:
+                return state
+            self._put_aside(step, problem)
+            self._manager.reload()
+            if not self._manager.all_steps():
+                self._say("no checkpoint is left: beginning anew")
         return None
 
     def restore_best(self, like: TrainState) -> TrainState:
@@ -129,7 +141,8 @@ class Checkpoints:
     def _put_aside(self, step: int, error: Exception) -> None:
         """Nothing is deleted: it may be a good checkpoint of something else."""
         self._say(
-            f"checkpoint {step} cannot be read ({_in_short(error)}); going back to the one before"
+            f"checkpoint {step} cannot be read ({_in_short(error)}) and is put aside; "
+            "going back to the one before"
         )
         if is_first():
             self._move_aside(step)
@@ -148,6 +161,13 @@ def _fingerprint(state: Any) -> int:
     for leaf in jax.tree.leaves(state):
         crc = zlib.crc32(np.ascontiguousarray(whole(leaf)).reshape(-1).view(np.uint8).data, crc)
     return crc
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the disk or the memory is at fault: the same files may well be read the next time."""
+    damage = FileNotFoundError, NotADirectoryError, IsADirectoryError
+    passing = OSError, MemoryError, jax.errors.JaxRuntimeError
+    return isinstance(error, passing) and not isinstance(error, damage)
 
 
 def _in_short(error: Exception) -> str:

@@ -1,7 +1,8 @@
 """A data set as batches on the devices.
 
-A set that fits is put on every device once, and a step is told which rows to take. A set that does not
-is read while training goes on; its batches come the same way, as rows of a very small set.
+A set that fits is put on every device once, and a step is told which rows to take. The batches of a set
+that does not are sent one by one, each process's part to its own devices; so are those of texts, each cut
+to its length, so that sets of any size share the programs that were compiled for those lengths.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,17 +25,15 @@ class Piece(NamedTuple):
 
     Attributes:
       arrays: inputs, `labels` and `position` of the rows to choose from.
-      rows: int32 `[steps, batch]`.
+      rows: int32 `[steps, batch]`, or `None`: the arrays are a batch.
       weights: float32 `[steps, batch]`.
       num_steps: how many of those steps to take.
-      length: number of token columns to use, 0 for all.
     """
 
     arrays: dict[str, Any]
     rows: Any
     weights: Any
     num_steps: int
-    length: int
 
 
 class Feed:
@@ -46,8 +45,8 @@ class Feed:
       mesh: the devices.
       groups: positions in the set; a training step has a batch of each. By default one, of all.
       epoch_of_first: an epoch is a pass over the first group, not over the largest.
-      steps_per_call: most steps in one piece; text and streams have one.
-      resident_bytes: a larger set is not put on the devices but streamed to them.
+      steps_per_call: most steps in one piece; what is sent batch by batch has one.
+      resident_bytes: a larger set is not put on the devices.
       workers: processes that read a streaming set.
     """
 
@@ -69,10 +68,10 @@ class Feed:
         self.share = batch_size  # of each group
         self.batch_size = batch_size * len(self.groups)
         size = sum(array.nbytes for array in dataset.inputs.values())
-        self.resident = dataset.read is None and size <= resident_bytes
         self.lengths, self.buckets = _lengths(dataset)
-        alone = not self.resident or self.lengths is not None
-        self.steps_per_call = 1 if alone else steps_per_call
+        fits = dataset.read is None and size <= resident_bytes
+        self.resident = fits and self.lengths is None
+        self.steps_per_call = steps_per_call if self.resident else 1
         self._arrays: dict[str, Any] = {}
         if self.resident:
             columns = {
@@ -103,17 +102,17 @@ class Feed:
         )
 
     def example(self) -> dict[str, Any]:
-        """Inputs of one batch, for their shapes."""
-        piece = next(self.pieces(self.in_order(), 0, 1))
-        rows = piece.rows[0]
-        return {k: v[rows] for k, v in piece.arrays.items() if k not in ("labels", "position")}
+        """Inputs `[1, …]` of one example, for their shapes."""
+        if self.dataset.read is not None:
+            return {k: v[None] for k, v in self.dataset.read(0, None).items()}
+        return {k: v[:1] for k, v in self.dataset.inputs.items()}
 
     def pieces(
         self, plan: Plan, start: int, stop: int, *, seed: int | None = None, epoch: int = 0
     ) -> Iterator[Piece]:
         """The plan's steps from `start` to before `stop`; a `seed` means training."""
         if not self.resident:
-            yield from self._streamed(plan, start, stop, seed, epoch)
+            yield from self._sent(plan, start, stop, seed, epoch)
             return
         most = self.steps_per_call
         for first in range(start, stop, most):
@@ -123,16 +122,16 @@ class Feed:
                 rows, weights = (
                     np.resize(part, (most, self.batch_size)) for part in (rows, weights)
                 )
-            yield Piece(self._arrays, rows, weights, count, _length(plan, first))
+            yield Piece(self._arrays, rows, weights, count)
 
-    def _streamed(
+    def _sent(
         self, plan: Plan, start: int, stop: int, seed: int | None, epoch: int
     ) -> Iterator[Piece]:
         dataset = self.dataset
-        here = np.arange(self.batch_size, dtype=np.int32)[None]
         sharding = _mesh.split(self.mesh)
-        # A process reads what its own devices work on: its part of every batch.
-        own = np.split(np.arange(self.batch_size), jax.process_count())[jax.process_index()]
+        # Where in a batch the parts of this process's devices are: not one piece on every machine.
+        places = sharding.addressable_devices_indices_map((self.batch_size,)).values()
+        own = np.sort(np.concatenate([np.arange(self.batch_size)[place] for place in places]))
         mine = plan.rows[:, own]
         if dataset.read is None:
             batches: Any = (
@@ -144,23 +143,25 @@ class Feed:
             )
         for step, inputs in enumerate(batches, start):
             rows = mine[step]
+            if plan.lengths is not None:
+                length = plan.lengths[step]
+                inputs = {k: x[..., :length] if k in _TOKENS else x for k, x in inputs.items()}
             columns = {"labels": dataset.labels[rows], "position": rows}
             arrays = _mesh.put(
                 inputs | columns, sharding, lambda x: (self.batch_size, *x.shape[1:])
             )
-            yield Piece(arrays, here, plan.weights[step : step + 1], 1, _length(plan, step))
+            yield Piece(arrays, None, plan.weights[step : step + 1], 1)
 
 
-def gather(piece: Piece, step: Any, mesh: Mesh | None, length: int) -> Batch:
+def gather(piece: Piece, step: Any, mesh: Mesh | None) -> Batch:
     """The batch of one step of a piece, dealt out over the devices if a mesh is given; inside jit."""
-    columns = {key: array[piece.rows[step]] for key, array in piece.arrays.items()}
+    columns = dict(piece.arrays)
+    if piece.rows is not None:
+        columns = {key: array[piece.rows[step]] for key, array in columns.items()}
     columns["weights"] = piece.weights[step]
     if mesh is not None:
         columns = jax.lax.with_sharding_constraint(columns, _mesh.split(mesh))
     labels, position, weights = (columns.pop(key) for key in ("labels", "position", "weights"))
-    for key in _TOKENS:
-        if length and key in columns:
-            columns[key] = columns[key][..., :length]
     if "image" in columns and columns["image"].dtype == np.uint8:
         columns["image"] = columns["image"].astype(np.float32) / 255
     return Batch(columns, labels, position, weights)
@@ -174,7 +175,3 @@ def _lengths(dataset: Dataset) -> tuple[np.ndarray | None, tuple[int, ...]]:
     while lengths.ndim > 1:  # of several choices the longest counts
         lengths = lengths.max(-1)
     return lengths, data.make_buckets(lengths, mask.shape[-1])
-
-
-def _length(plan: Plan, step: int) -> int:
-    return 0 if plan.lengths is None else int(plan.lengths[step])

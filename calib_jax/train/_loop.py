@@ -18,7 +18,7 @@ from calib_jax.train._abreast import Abreast, Alone
 from calib_jax.train._checkpoints import Checkpoints
 from calib_jax.train._feed import Piece
 from calib_jax.train._log import Log
-from calib_jax.train._processes import together
+from calib_jax.train._processes import Agreement, together
 from calib_jax.train._progress import Progress
 from calib_jax.train._step import Sums, TrainState
 from calib_jax.train._trainer import Trainer
@@ -56,7 +56,8 @@ def fit(
       title: for messages.
       save_seconds: at least so long between checkpoints.
       save_best: also save whenever the checkpoints' metric is at its best.
-      should_stop: asked after every call; if true the state is saved and `Stopped` raised.
+      should_stop: asked after every call; once true the state is saved and `Stopped` raised, by
+        several processes after the call that follows.
 
     Returns:
       The state of each seed after the last step.
@@ -118,6 +119,7 @@ class _Loop:
         self.save_seconds, self.save_best = save_seconds, save_best
         self.keys = program.join([run.key for run in runs])
         self.saved = time.monotonic()
+        self.agreed = Agreement()
 
     def to_the_end(
         self, joined: Any, step: int, should_stop: Callable[[], bool]
@@ -135,7 +137,7 @@ class _Loop:
                 if step % trainer.evaluate_every == 0 or step == trainer.total_steps:
                     joined = self._evaluate(joined, step, sums)
                 due = time.monotonic() - self.saved >= self.save_seconds
-                stop, due = together(should_stop(), due)
+                stop, due = self.agreed(should_stop(), due)
                 if stop:
                     self._save(joined, step)
                     self._wait()
@@ -171,6 +173,7 @@ class _Loop:
             if jax.process_count() > 1 and len(self.runs) > 1:
                 run.checkpoints.wait()  # processes that save several at once wait for each other's
         self.saved = time.monotonic()
+        self.agreed.forget()
         return states
 
     def _wait(self) -> None:

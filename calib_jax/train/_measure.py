@@ -28,9 +28,8 @@ class Measuring:
         self.network, self.mesh = network, mesh
         self.loops = jax.default_backend() != "cpu"
         everywhere = _mesh.replicated(mesh)
-        names = ("length", "measure")
-        self._one = jax.jit(self._sums, static_argnames=names, out_shardings=everywhere)
-        self._all = jax.jit(self._all_sums, static_argnames=names, out_shardings=everywhere)
+        self._one = jax.jit(self._sums, static_argnames="measure", out_shardings=everywhere)
+        self._all = jax.jit(self._all_sums, static_argnames="measure", out_shardings=everywhere)
         self._add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b))
         self._feeds: dict[tuple[int, int], Feed] = {}
 
@@ -55,12 +54,11 @@ class Measuring:
         plan = feed.in_order()
         for piece in feed.pieces(plan, 0, len(plan.rows)):
             given = params, collections, piece.arrays, piece.rows, piece.weights
-            rest = {"length": piece.length, "measure": measure}
             sums: Any
             if self.loops:
-                sums = self._all(*given, arguments, **rest)
+                sums = self._all(*given, arguments, measure)
             else:
-                sums = [self._one(*given, argument, **rest) for argument in single]
+                sums = [self._one(*given, argument, measure) for argument in single]
             total = sums if total is None else self._add(total, sums)
             jax.block_until_ready(total)  # no queue of everything there is to do
         return total if self.loops else jax.tree.map(lambda *x: jnp.stack(x), *total)
@@ -88,13 +86,12 @@ class Measuring:
         params: Any,
         collections: Any,
         arrays: dict[str, jax.Array],
-        rows: jax.Array,
+        rows: jax.Array | None,
         weights: jax.Array,
         argument: Any,
-        length: int,
         measure: Measure,
     ) -> Any:
-        batch = gather(Piece(arrays, rows, weights, 0, 0), 0, self.mesh, length)
+        batch = gather(Piece(arrays, rows, weights, 0), 0, self.mesh)
         return measure(self.network.bind(collections), params, batch, argument)
 
     def _all_sums(
@@ -102,11 +99,10 @@ class Measuring:
         params: Any,
         collections: Any,
         arrays: dict[str, jax.Array],
-        rows: jax.Array,
+        rows: jax.Array | None,
         weights: jax.Array,
         arguments: Any,
-        length: int,
         measure: Measure,
     ) -> Any:
         given = params, collections, arrays, rows, weights
-        return jax.lax.map(lambda one: self._sums(*given, one, length, measure), arguments)
+        return jax.lax.map(lambda one: self._sums(*given, one, measure), arguments)

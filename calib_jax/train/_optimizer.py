@@ -1,5 +1,6 @@
 """Optimisers and learning rates as the papers need them, put together from optax."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -77,7 +78,7 @@ def make_optimizer(
     _check("optimizer", name, OPTIMIZERS)
     if name == "adam" and weight_decay:
         raise ValueError("optimizer='adam' has no weight decay: use 'adamw' or weight_decay=0")
-    mask = None if decay_all else _matrices
+    mask = None if decay_all else _decays
     parts = [_clip_by_global_norm(clip_norm)] if clip_norm else []
     if name == "sgd":
         parts.append(optax.add_decayed_weights(weight_decay, mask))
@@ -100,8 +101,12 @@ def _clip_by_global_norm(limit: float) -> optax.GradientTransformation:
     return optax.stateless(clip)
 
 
-def _matrices(params: Any) -> Any:
-    return jax.tree.map(lambda p: p.ndim > 1, params)
+def _decays(params: Any) -> Any:
+    """By name: an attention's fused bias has three axes."""
+    name = functools.partial(jax.tree_util.keystr, simple=True)
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: name(path[-1:]) not in ("bias", "scale"), params
+    )
 
 
 def _check(what: str, name: str, names: Sequence[str]) -> None:

@@ -7,6 +7,8 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from calib_jax.train import _mesh
+
 MODES = ("none", "env", "auto")
 LOST_SECONDS = 60  # after so long without a sign of life a process counts as lost
 _VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
@@ -50,6 +52,7 @@ def _initialize(mode: str) -> None:
             )
         options |= {"coordinator_address": address, "num_processes": int(number)}
         options["process_id"] = int(own)
+        options["cluster_detection_method"] = "deactivate"  # or Slurm would deal out its devices
     try:
         jax.distributed.initialize(**options)
     except (RuntimeError, ValueError) as error:
@@ -72,6 +75,34 @@ def together(*flags: bool) -> tuple[bool, ...]:
     if jax.process_count() == 1:
         return flags
     return tuple(multihost_utils.process_allgather(np.array(flags)).any(axis=0).tolist())
+
+
+class Agreement:
+    """`together` for the training loop: the answer comes a call late, and no device waits for it.
+
+    An answer at once would have to wait for the step that is being done.
+    """
+
+    def __init__(self) -> None:
+        self._mesh = _mesh.make_mesh()
+        self._any = jax.jit(
+            lambda flags: flags.any(axis=0), out_shardings=_mesh.replicated(self._mesh)
+        )
+        self._asked: jax.Array | None = None
+
+    def __call__(self, *flags: bool) -> tuple[bool, ...]:
+        """The flags that any process raised in the call before; of a single process, in this one."""
+        if jax.process_count() == 1:
+            return flags
+        own = np.tile(np.array(flags), (jax.local_device_count(), 1))  # a row for every device
+        shape = jax.device_count(), len(flags)
+        before = self._asked
+        self._asked = self._any(_mesh.put(own, _mesh.split(self._mesh), lambda _: shape))
+        return (False,) * len(flags) if before is None else tuple(np.asarray(before).tolist())
+
+    def forget(self) -> None:
+        """What was asked has been done since."""
+        self._asked = None
 
 
 def wait_for_all(place: str) -> None:

@@ -102,14 +102,11 @@ class Trainer:
         self._start = jax.jit(self._make_state, out_shardings=place)
         self._run = jax.jit(
             self.steps,
-            static_argnames="length",
             donate_argnums=0,
             out_shardings=(place, everywhere),
         )
         self._settle = jax.jit(lambda *x: x, out_shardings=(place.method, everywhere))
-        self._logits = jax.jit(
-            self._predict, static_argnames=("length", "transform"), out_shardings=everywhere
-        )
+        self._logits = jax.jit(self._predict, static_argnames="transform", out_shardings=everywhere)
         self.measuring = Measuring(network, self.mesh)
         self.judge = jax.jit(_validation_metrics)
 
@@ -145,7 +142,7 @@ class Trainer:
 
     def advance(self, state: TrainState, piece: Piece, key: jax.Array) -> tuple[TrainState, Sums]:
         """Takes the steps of a piece; the sums a second time, to be read when the state is gone."""
-        return self._run(state, *_arguments(piece), key, length=piece.length)
+        return self._run(state, *_arguments(piece), key)
 
     def predict(
         self, state: TrainState, feed: Feed, transform: Transform | None = None
@@ -153,7 +150,7 @@ class Trainer:
         """Logits `[n, num_classes]` of a whole set, in its order."""
         plan = feed.in_order()
         parts = [
-            self._logits(state.params, state.network, *_arguments(piece), piece.length, transform)
+            self._logits(state.params, state.network, *_arguments(piece), transform)
             for piece in feed.pieces(plan, 0, len(plan.rows))
         ]
         n = len(feed.dataset)
@@ -161,6 +158,10 @@ class Trainer:
         if plan.lengths is None:
             return logits
         return logits[np.argsort(plan.rows.ravel()[:n], kind="stable")]
+
+    def dealt(self, tree: Any) -> Any:
+        """A tree of arrays `[eval_batch_size, …]`, rows dealt out over the devices; inside jit."""
+        return jax.lax.with_sharding_constraint(tree, _mesh.split(self.mesh))
 
     def after_evaluation(self, state: TrainState, method_state: Any) -> TrainState:
         """The state with what its method has become, and with new sums (a failure stays known)."""
@@ -175,10 +176,12 @@ class Trainer:
         forward pass, before the compiler saves some of it.
         """
         state = self.abstract_state()
-        piece = next(self.train.pieces(self.train.in_order(), 0, 1))
+        plan = self.train.in_order()
+        last = len(plan.rows) - 1  # of texts the longest
+        piece = next(self.train.pieces(plan, last, last + 1))
 
         def backward(state: TrainState, arrays: Any) -> Any:
-            batch = gather(piece._replace(arrays=arrays), 0, self.mesh, piece.length)
+            batch = gather(piece._replace(arrays=arrays), 0, self.mesh)
             batch = jax.tree.map(lambda x: x[: -(-x.shape[0] // self.setup.accumulate)], batch)
             network = self.network.bind(state.network)
 
@@ -219,31 +222,30 @@ class Trainer:
         )
 
     def _example(self) -> dict[str, Any]:
-        """Inputs of one example, for their shapes."""
+        """One example that is all zeros, as the network is given it."""
         inputs = self.train.example().items()
         # Images reach the network as numbers in [0, 1], whatever they are stored as.
         kind = {"image": np.float32}
-        return {k: np.zeros((1, *v.shape[1:]), kind.get(k, v.dtype)) for k, v in inputs}
+        return {k: np.zeros(v.shape, kind.get(k, v.dtype)) for k, v in inputs}
 
     def steps(
         self,
         state: TrainState,
         arrays: dict[str, jax.Array],
-        rows: jax.Array,
+        rows: jax.Array | None,
         weights: jax.Array,
         num_steps: jax.Array,
         key: jax.Array,
-        length: int,
         split: bool = True,
     ) -> tuple[TrainState, Sums]:
         """The pure function behind `advance`; without `split` a batch is not dealt out."""
-        piece = Piece(arrays, rows, weights, 0, 0)
+        piece = Piece(arrays, rows, weights, 0)
         mesh = self.mesh if split else None
 
         def one(step: Any, state: TrainState) -> TrainState:
-            return self._train_step(state, gather(piece, step, mesh, length), key)
+            return self._train_step(state, gather(piece, step, mesh), key)
 
-        alone = rows.shape[0] == 1
+        alone = weights.shape[0] == 1
         state = one(0, state) if alone else jax.lax.fori_loop(0, num_steps, one, state)
         return state, state.sums
 
@@ -252,13 +254,12 @@ class Trainer:
         params: Any,
         collections: Any,
         arrays: dict[str, jax.Array],
-        rows: jax.Array,
+        rows: jax.Array | None,
         weights: jax.Array,
         num_steps: jax.Array,
-        length: int,
         transform: Transform | None,
     ) -> jax.Array:
-        inputs = gather(Piece(arrays, rows, weights, 0, 0), 0, self.mesh, length).inputs
+        inputs = gather(Piece(arrays, rows, weights, 0), 0, self.mesh).inputs
         if transform is not None:
             inputs = transform(inputs)
         return self.network.bind(collections)(self.evaluated(params), inputs)[0]

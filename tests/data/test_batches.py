@@ -1,5 +1,7 @@
 """Which examples each step sees."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -47,7 +49,23 @@ def test_text_batches_are_of_similar_length_and_short_buckets() -> None:
 
 def test_buckets_of_equal_lengths_are_one() -> None:
     assert data.make_buckets(np.full(9, 12), 16) == (16,)
+    assert data.make_buckets(np.array([3, 9, 17, 25, 33, 41, 49]), 50, number=1) == (50,)
     assert data.make_buckets(np.array([5, 6, 30]), 32)[-1] == 32
+
+
+def test_no_other_choice_of_lengths_pads_less() -> None:
+    rng = np.random.default_rng(5)
+    lengths = np.minimum(rng.geometric(0.04, 300), 60)
+
+    def tokens(buckets: tuple[int, ...]) -> int:
+        return sum(min(b for b in buckets if b >= length) for length in lengths)
+
+    for number in (1, 2, 3):
+        others = itertools.combinations(range(8, 60, 8), number - 1)
+        least = min(tokens((*other, 60)) for other in others)
+        found = data.make_buckets(lengths, 60, number=number)
+        assert len(found) == number
+        assert tokens(found) == least
 
 
 def test_a_step_has_a_batch_of_each_group_and_smaller_groups_begin_again() -> None:

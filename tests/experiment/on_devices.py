@@ -10,13 +10,15 @@ import pathlib
 import sys
 from collections.abc import Iterable
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
 from experiment import small
+from jax.sharding import AxisType, Mesh
 
 from calib_jax import methods, train
-from calib_jax.experiment import _phases
+from calib_jax.experiment import _phases, _robustness
 
 RESNET = {"stages": (1,), "widths": (4,), "stem_width": 4}
 KINDS: dict[str, dict[str, Any]] = {
@@ -28,6 +30,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "autolabel": {"method": methods.create("mixup_autolabel", num_buckets=2, alpha=0.5)},
     "csd": {"method": "csd"},
     "fsdp": {"method": "adafocal", "sharding": "fsdp", "model_options": {"widths": (16,)}},
+    "streamed": {"method": "adafocal", "streamed": True},
     "statistics": {"method": "cross_entropy", "model": "resnet20", "model_options": RESNET},
 }
 
@@ -35,7 +38,18 @@ KINDS: dict[str, dict[str, Any]] = {
 def trainer(kind: str) -> train.Trainer:
     """Two epochs of two steps; the second has six rows that count and ten that fill up."""
     width = 8 if kind == "statistics" else 4
-    return small.trainer(**{"batch_size": 16, "epochs": 2, "width": width} | KINDS[kind])
+    options = {"batch_size": 16, "epochs": 2, "width": width} | KINDS[kind]
+    if kind != "streamed":
+        return small.trainer(**options)
+    with mock.patch.object(train._trainer._mesh, "make_mesh", _interleaved):
+        return small.trainer(**options)
+
+
+def _interleaved() -> Mesh:
+    """Neighbours are of different processes, as a machine's wiring may have it."""
+    own = [jax.local_devices(process_index=i) for i in range(jax.process_count())]
+    devices = [device for neighbours in zip(*own, strict=True) for device in neighbours]
+    return Mesh(np.array(devices), ("data",), axis_types=(AxisType.Auto,))
 
 
 def results(folder: pathlib.Path, kinds: Iterable[str] = KINDS) -> dict[str, np.ndarray]:
@@ -54,6 +68,9 @@ def results(folder: pathlib.Path, kinds: Iterable[str] = KINDS) -> dict[str, np.
                 found[f"csd handed over {key}"] = value
         if kind == "adafocal":
             found["resumed"] = np.asarray(_resumed(made, folder / "parts", state))
+            part, options = small.images(20, 3), {"eps": 0.1, "steps": 2, "restarts": 2, "seed": 0}
+            for key, value in _robustness.attack(made, state, part, **options).items():
+                found[f"adafocal attack {key}"] = np.asarray(value)
     # Eight seeds, one for each of eight devices, and three, whose batches are dealt out.
     made = trainer("adafocal")
     for seeds in (range(8), range(3)):
@@ -64,7 +81,7 @@ def results(folder: pathlib.Path, kinds: Iterable[str] = KINDS) -> dict[str, np.
 
 
 def _resumed(made: train.Trainer, folder: pathlib.Path, whole: train.TrainState) -> bool:
-    stop_after(made, folder, 3)
+    stop_after(made, folder, 3 if jax.process_count() == 1 else 2)  # several stop a call later
     small.assert_same(small.fit(made, folder), whole)
     return True
 

@@ -117,6 +117,17 @@ def test_an_attack_is_pgd_and_one_failure_is_enough() -> None:
     assert found["accuracy"] == pytest.approx(np.mean(right[:10]))
 
 
+def test_of_two_networks_the_evaluated_one_is_attacked() -> None:
+    trainer = small.shared_trainer("lcl")
+    state = trainer.init(0)
+    options = {"eps": 0.2, "steps": 2, "restarts": 1, "seed": 1}
+    alone = small.shared_trainer("cross_entropy")
+    single = alone.init(0)._replace(params=state.params[0])
+    test = small.images(10, 3)
+    found = _robustness.attack(trainer, state, test, **options)
+    assert found == _robustness.attack(alone, single, test, **options)
+
+
 def test_names_of_suites_and_wrong_ones() -> None:
     names = _robustness.corruption_names
     assert len(names(("standard",))) == 15

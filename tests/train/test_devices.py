@@ -20,6 +20,8 @@ ENVIRONMENT = {
     "PYTHONPATH": f"{TESTS}:{TESTS.parent}",
 }
 
+IN_PROCESSES = ("adafocal", "aum_mixup", "fsdp", "streamed")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
@@ -46,7 +48,7 @@ def eight(folder: pathlib.Path) -> dict[str, np.ndarray]:
 def processes(folder: pathlib.Path) -> dict[str, np.ndarray]:
     """The same of two processes with four devices each."""
     (folder / "processes").mkdir()
-    arguments = [folder / "processes.npz", folder / "processes", "adafocal", "aum_mixup", "fsdp"]
+    arguments = [folder / "processes.npz", folder / "processes", *IN_PROCESSES]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -105,7 +107,7 @@ def test_there_was_a_method_to_agree_about(one: dict[str, np.ndarray]) -> None:
     assert np.abs(logits - small.HANDED["teacher_logits"]).max() > 0.1
 
 
-@pytest.mark.parametrize("kind", ["adafocal", "aum_mixup", "fsdp"])
+@pytest.mark.parametrize("kind", IN_PROCESSES)
 def test_two_processes_are_one_run(
     kind: str, one: dict[str, np.ndarray], processes: dict[str, np.ndarray]
 ) -> None:

@@ -1,12 +1,13 @@
 """Optimisers and schedules against torch-like recurrences worked out in numpy."""
 
 import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from calib_jax import train
+from calib_jax import models, train
 
 
 def test_milestones_count_from_the_start_of_the_run() -> None:
@@ -38,7 +39,7 @@ def _walk(optimizer, params, gradients):
 
 def test_sgd_is_clip_then_decay_then_momentum() -> None:
     rng = np.random.default_rng(0)
-    start = {"w": rng.normal(size=(3, 2)), "b": rng.normal(size=2)}
+    start = {"kernel": rng.normal(size=(3, 2)), "bias": rng.normal(size=2)}
     gradients = [{k: rng.normal(size=v.shape) for k, v in start.items()} for _ in range(4)]
     schedule = train.make_schedule("constant", 0.1, total_steps=4)
     for decay_all in (True, False):
@@ -55,12 +56,31 @@ def test_sgd_is_clip_then_decay_then_momentum() -> None:
             norm = np.sqrt(sum(np.sum(g**2) for g in gradient.values()))
             for k in params:
                 g = gradient[k] * min(1.0, 1.5 / norm)
-                if decay_all or k == "w":
+                if decay_all or k == "kernel":
                     g = g + 0.05 * params[k]
                 speed[k] = 0.9 * speed[k] + g
                 params[k] = params[k] - 0.1 * speed[k]
         for k in params:
             np.testing.assert_allclose(found[k], params[k], rtol=1e-5)
+
+
+def test_no_bias_or_scale_decays_whatever_its_shape() -> None:
+    sizes = {"vocab_size": 5, "hidden_size": 4, "num_attention_heads": 2, "num_hidden_layers": 1}
+    network = train.Network(models.create("bert", 2, **sizes))
+    tokens = {key: jnp.ones((1, 4), jnp.int32) for key in ("input_ids", "mask")}
+    shapes = jax.eval_shape(network.init, jax.random.key(0), tokens)[0]
+    ones = jax.tree.map(lambda leaf: jnp.ones(leaf.shape), shapes)
+    schedule = train.make_schedule("constant", 0.1, total_steps=1)
+    optimizer = train.make_optimizer("adamw", schedule, weight_decay=0.5, decay_all=False)
+    nothing = jax.tree.map(jnp.zeros_like, ones)
+    updates, _ = optimizer.update(nothing, optimizer.init(ones), ones)
+    fused = 0
+    for path, update in jax.tree_util.tree_leaves_with_path(updates):
+        name = path[-1].key
+        fused += name == "bias" and update.ndim == 3
+        expected = 0.0 if name in ("bias", "scale") else -0.05
+        np.testing.assert_allclose(update, expected, err_msg=jax.tree_util.keystr(path))
+    assert fused
 
 
 def test_adamw_decays_weights_not_gradients() -> None:

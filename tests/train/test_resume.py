@@ -185,8 +185,8 @@ def test_damaged_checkpoints_cost_time_and_nothing_else(
             manifest.write_bytes(b"")
     said: list[str] = []
     small.assert_same(small.fit(trainer, tmp_path, say=said.append), state)
-    assert len(said) == number
     assert f"checkpoint {saved[-1].name} cannot be read" in said[0]
+    assert said[2:] == (["no checkpoint is left: beginning anew"] if number == 2 else [])
     assert small.rows(tmp_path) == small.rows(folder)
 
 

@@ -106,6 +106,12 @@ def test_text_of_any_length_is_predicted_as_if_alone() -> None:
     assert trainer.compilations()["train"] <= len(trainer.train.buckets)
     assert len(lengths) > 1
 
+    # Another set needs no programs of its own for the lengths that there have been.
+    other = trainer.feed(_texts(61, 2))
+    trainer.predict(state, other)
+    seen = (set(feed.in_order().lengths.tolist()) for feed in (trainer.val, other))
+    assert trainer.compilations()["predict"] == len(set.union(*seen))
+
 
 def test_pretrained_and_frozen_parts_are_where_training_begins() -> None:
     vectors = np.random.default_rng(0).normal(size=(30, 6)).astype(np.float32)
@@ -145,7 +151,7 @@ def test_batch_sizes_are_checked(options, message) -> None:
 def test_bytes_become_numbers_between_zero_and_one() -> None:
     trainer = _trainer()
     piece = next(trainer.train.pieces(trainer.train.in_order(), 0, 1))
-    batch = _feed.gather(piece, 0, trainer.mesh, 0)
+    batch = _feed.gather(piece, 0, trainer.mesh)
     assert batch.inputs["image"].dtype == np.float32
     np.testing.assert_allclose(
         batch.inputs["image"], DIGITS["train"].inputs["image"][:16] / 255, rtol=1e-6
