@@ -21,15 +21,6 @@ from typing import Any
 
 from calib_jax import experiment, train
 
-
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in text.split(",")]
-
-
-def _json(text: str) -> Any:
-    return json.loads(text)
-
-
 _FLAGS: tuple[tuple[str, Any, Any, str], ...] = (  # name, type, default, help
     ("data", str, "", "name of a set with text; calib_jax.main --list shows all sets"),
     ("split", str, "test", "train, val or test"),
@@ -40,12 +31,12 @@ _FLAGS: tuple[tuple[str, Any, Any, str], ...] = (  # name, type, default, help
     ("key_env", str, "", "environment variable that holds the API key, if there is one"),
     ("workdir", str, "", "folder for everything this leaves"),
     ("shots", int, 0, "training examples per class in the prompt"),
-    ("seeds", _numbers, [0], "of these examples; 0,1,2 gives three prompts"),
+    ("seeds", str, "0", "of these examples; 0,1,2 gives three prompts"),
     ("task", str, "", "the question, if the one for the set will not do"),
     ("max_chars", int, 8000, "of a text; longer ones are cut"),
     ("temperature", float, 0.0, "of the model's sampling"),
     ("max_tokens", int, 100, "of an answer"),
-    ("body", _json, {}, "more fields of the request, as JSON; null leaves a field out"),
+    ("body", str, "{}", "more fields of the request, as JSON; null leaves a field out"),
     ("concurrency", int, 8, "requests at the same time"),
     ("timeout", float, 60.0, "seconds for a response"),
     ("retries", int, 6, "of what may pass: 429, 5xx, timeouts, no connection"),
@@ -78,6 +69,14 @@ def _run(arguments: argparse.Namespace) -> int:
     for name in ("data",) if arguments.dry_run else ("data", "endpoint", "model", "workdir"):
         if not getattr(arguments, name):
             raise ValueError(f"which {name}? --{name} … (--help shows all flags)")
+    for name, text, expected in (
+        ("seeds", f"[{arguments.seeds}]", "whole numbers such as 0,1,2"),
+        ("body", arguments.body, "a JSON object"),
+    ):
+        try:
+            setattr(arguments, name, json.loads(text))
+        except ValueError:
+            raise ValueError(f"{name}={getattr(arguments, name)!r}: expected {expected}") from None
     settings = experiment.LlmSettings(**given(*experiment.LlmSettings.__dataclass_fields__))
     plan = given("seeds", "num_examples", "data_dir")
     if arguments.dry_run:

@@ -7,8 +7,6 @@ The same command again goes on where it stopped, however it stopped. Any value o
 changed by --config.KEY=VALUE; --print_config shows all keys.
 """
 
-import ast
-import contextlib
 import os
 import pathlib
 import sys
@@ -18,7 +16,7 @@ import jax
 from absl import flags, logging
 from ml_collections import config_flags
 
-from calib_jax import data, experiment, methods, models, train
+from calib_jax import experiment, report, train
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "File with get_config().")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder for everything the experiment leaves.")
@@ -33,6 +31,7 @@ _SWEEP_INDEX = flags.DEFINE_integer(
     "sweep_index", None, "Do one of the runs (see --dry_run), while other jobs do the others."
 )
 _LIST = flags.DEFINE_bool("list", False, "Show methods, models, data sets and configs, then stop.")
+_COMPARE = flags.DEFINE_list("compare", [], "Show tables of these workdirs together, then stop.")
 
 
 def main() -> int:
@@ -55,24 +54,21 @@ def main() -> int:
     except jax.errors.JaxRuntimeError as error:
         if jax.process_count() == 1:
             raise
-        print(
-            f"error: the processes lost each other ({_in_short(error).splitlines()[0]}). "
-            "The same command goes on from the last checkpoint.",
-            file=sys.stderr,
-            flush=True,
-        )
+        why = experiment.in_short(error).splitlines()[0]
+        print(f"error: the processes lost each other ({why}). ", end="", file=sys.stderr)
+        print("The same command goes on from the last checkpoint.", file=sys.stderr, flush=True)
         os._exit(1)  # an ordinary end would wait for those that are gone
     except (flags.Error, ValueError, AttributeError, KeyError, TypeError, OSError) as error:
         if flags.FLAGS.is_parsed() and not isinstance(error, ValueError | OSError):
             raise  # not the user's doing
-        print(f"error: {_in_short(error)}", file=sys.stderr)
+        print(f"error: {experiment.in_short(error)}", file=sys.stderr)
         return 2
 
 
 def _run() -> int:
     logging.set_verbosity(logging.FATAL)  # orbax tells of every save, and of what we mend ourselves
-    if _LIST.value:
-        print(_listing())
+    if _LIST.value or _COMPARE.value:
+        print(experiment.listing() if _LIST.value else report.compare_workdirs(_COMPARE.value))
         return 0
     config = _CONFIG.value
     if config is None:
@@ -92,28 +88,9 @@ def _run() -> int:
     return 0
 
 
-def _in_short(error: Exception) -> str:
-    """What an error says; of what ml_collections makes of errors in config files, the last line."""
-    message = str(error).strip()
-    with contextlib.suppress(ValueError, SyntaxError):
-        # str() of a KeyError, as ml_collections passes it on, is the repr of its message.
-        message = "unknown config key " + " ".join(str(ast.literal_eval(message)).split())
-    wrapped = "Traceback" in message or "Attempted" in message
-    return message.splitlines()[-1].strip() if wrapped else message
-
-
 def _flag_help() -> str:
-    own = (_CONFIG, _WORKDIR, _DRY_RUN, _PRINT, _LIST, _SWEEP_INDEX, _DISTRIBUTED)
+    own = (_CONFIG, _WORKDIR, _DRY_RUN, _PRINT, _LIST, _COMPARE, _SWEEP_INDEX, _DISTRIBUTED)
     return "\n".join(f"  --{flag.name:<14}{flags.FLAGS[flag.name].help}" for flag in own)
-
-
-def _listing() -> str:
-    lines = [f"{'methods':<10}{', '.join(methods.NAMES)}"]
-    lines += [f"{'models':<10}{', '.join(models.NAMES)}", f"{'data':<10}{', '.join(data.NAMES)}"]
-    for path in sorted(pathlib.Path("configs").rglob("*.py")):
-        first = path.read_text().partition("\n")[0].strip('"').strip()
-        lines.append(f"{'config':<10}{path}: {first}")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
     def judge(name: str, answers: Any, labels: np.ndarray, _: int) -> LlmJudgement:
         correct = np.array([answer.label for answer in answers]) == labels
         reasons = dict(Counter(a.malformed for a in answers if a.malformed))
-        metrics = {"accuracy": float(correct.mean())}
+        metrics = {"accuracy": float(correct.mean()), "ece": 0.3, "ece_10": 0.2}
         return LlmJudgement(name, metrics, {}, {}, np.zeros(0), correct, {}, reasons)
 
     monkeypatch.setattr(_llm_run, "judge_answers", judge)
@@ -152,6 +152,7 @@ def test_answers_are_judged_as_scikit_learn_would(
     assert re.search(r"ECE-15 equal width % +\| 31\.25 \[", text)
     assert re.search(r"accuracy % +\| 40\.00 \[", text)
     assert "zero-shot: 8 malformed answers (" in text
+    assert "zero-shot: of the well-formed answers alone: accuracy 50.00 %, F1 macro " in text
     assert "NLL" not in text
     with Image.open(tmp_path / "reliability.png") as picture:
         assert min(picture.size) > 300
@@ -172,8 +173,9 @@ def test_several_prompts_with_examples(
         assert set(stub.asked.values()) == {2}
         prompts = [request["messages"][0]["content"] for request in stub.requests]
     text = capsys.readouterr().out
-    assert "over 2 seeds, %: accuracy 56.25±61.87" in text
-    assert re.search(r"accuracy % \| 100\.00 \|  12\.50 \|", text)  # no star: neither is a rival
+    # Of the ECEs the one that the tables of texts have, by its name.
+    assert "over 2 seeds, %: accuracy 56.25±61.87, ECE-10 20.00±0.00\n" in text
+    assert re.search(r"accuracy % +\| 100\.00 \|  12\.50 \|", text)  # no star: neither is a rival
     record = _results(tmp_path)
     assert [r["name"] for r in record["results"]] == ["seed 0", "seed 7"]
     train = data.load("ssec", "train", tweets)
@@ -622,6 +624,10 @@ def test_more_examples_may_join_but_no_other_settings(
         ("ALL --concurrency 0", "concurrency=0: expected 1 or more"),
         ("ALL --timeout 0", "timeout=0.0: expected a positive number of seconds"),
         ("ALL --retries -1", "retries=-1: expected 0 or more"),
+        ("ALL --seeds a", "seeds='a': expected whole numbers such as 0,1,2"),
+        ("ALL --shots 1 --seeds 0.5", "seeds=[0.5]: expected different whole numbers from 0"),
+        ("ALL --shots 1 --seeds true", "seeds=[True]: expected different whole numbers from 0"),
+        ("ALL --body x", "body='x': expected a JSON object"),
         ("ALL --body []", "body=[]: expected a JSON object"),
         ('ALL --body {"stream":true}', "body: 'stream' is not to be set"),
     ],

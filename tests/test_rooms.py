@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import sys
 
 import pytest
 
@@ -32,6 +33,18 @@ EVERYWHERE = {
 EVERYWHERE |= {"itertools", "math", "types", "typing"}
 
 
+# Rooms that also use the standard library.
+LIBRARIES = {
+    "models": {"flax", "safetensors"},
+    "data": {"PIL", "absl", "grain", "scipy", "sklearn", "tensorflow_datasets", "transformers"},
+    "train": {
+        *("calib_jax.data", "calib_jax.methods", "calib_jax.metrics"),
+        *("flax", "optax", "orbax", "tensorboardX", "tqdm"),
+    },
+    "report": {"calib_jax.augment", "calib_jax.metrics", "matplotlib"},  # names of operations
+}
+
+
 def _imports(path: pathlib.Path) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -56,6 +69,19 @@ def test_arrays_only_rooms_import_nothing_else(room: str) -> None:
             assert ok, f"{path.name} imports {name}"
 
 
+@pytest.mark.parametrize("room", LIBRARIES)
+def test_other_rooms_use_what_they_are_for(room: str) -> None:
+    allowed = {*LIBRARIES[room], "jax", "numpy", "calib_jax._arrays", "calib_jax._hints"}
+    for path in (PACKAGE / room).glob("*.py"):
+        for name in _imports(path):
+            if name.partition(".")[0] in sys.stdlib_module_names:
+                continue
+            own = name.startswith(f"calib_jax.{room}")
+            assert own or any(name == a or name.startswith(a + ".") for a in allowed), (path, name)
+
+
 def test_files_stay_small() -> None:
+    for command in ("main", "evaluate", "llm"):  # flags and little else
+        assert len((PACKAGE / f"{command}.py").read_text().splitlines()) < 100, command
     for path in PACKAGE.rglob("*.py"):
         assert len(path.read_text().splitlines()) <= 400, path.name

@@ -76,7 +76,8 @@ def load_data(config: Any) -> Data:
     sets = sets._replace(texts={name: _shown(part) for name, part in kept.items()})
     if config.model.name == "text_cnn":
         return _with_words(sets, config)
-    tokenizer = _path(config, config.data.tokenizer or config.model.pretrained)
+    key = "data.tokenizer" if config.data.tokenizer else "model.pretrained"
+    tokenizer = _path(config, key)
     if not tokenizer:
         raise ValueError(
             "config.data.tokenizer='': text needs the folder of a tokenizer, "
@@ -111,7 +112,7 @@ def build_network(config: Any, sets: Data) -> train.Network:
         raise ValueError(f"config.model.dtype={model.dtype!r}: expected float32 or bfloat16")
     dtype, classes = jnp.dtype(model.dtype), sets.train.num_classes
     if model.pretrained:
-        path = _path(config, model.pretrained)
+        path = _path(config, "model.pretrained")
         load = functools.partial(
             models.load_pretrained, path, classes, dtype=dtype, **model.options
         )
@@ -131,17 +132,22 @@ def build_method(config: Any, name: str) -> methods.Method:
     options = dict(config.method.variants.get(name, {}))
     base = options.pop("of", name)
     options = dict(config.method[base]) | options
-    if "objective" in options:
-        inner = options["objective"]
-        if inner not in methods.OBJECTIVES or inner == base:
-            expected = ", ".join(o for o in methods.OBJECTIVES if o != base)
-            raise ValueError(
-                f"config.method.{name}.objective={inner!r}: expected one of {expected}"
-            )
-        inner_options = dict(config.method[inner])
-        options["objective"] = methods.OBJECTIVES[inner](**inner_options)
-    method = methods.create(base, **options)
+    method = methods.create(base, **_with_objective(config, name, options, (base,)))
     return methods.watched(method) if config.method.watch_bins else method
+
+
+def _with_objective(
+    config: Any, name: str, options: dict[str, Any], around: tuple[str, ...]
+) -> dict[str, Any]:
+    """Options with the objective that they name, made with the config's options for it in turn."""
+    if "objective" not in options:
+        return options
+    inner = options["objective"]
+    if inner not in methods.OBJECTIVES or inner in around:
+        expected = ", ".join(o for o in methods.OBJECTIVES if o not in around)
+        raise ValueError(f"config.method.{name}.objective={inner!r}: expected one of {expected}")
+    own = _with_objective(config, inner, dict(config.method[inner]), (*around, inner))
+    return options | {"objective": methods.OBJECTIVES[inner](**own)}
 
 
 def build_trainer(
@@ -185,17 +191,26 @@ def build_trainer(
     )
 
 
-def _path(config: Any, path: str) -> str:
-    """A path from here or, if there is nothing, from the folder of the data sets."""
+def _path(config: Any, key: str) -> str:
+    """A path of the config, from here or, if there is nothing, from the folder of the data sets."""
+    room, name = key.split(".")
+    path = config[room][name]
+    if not path:
+        return ""
     folder = config.data.dir or os.environ.get("CALIB_JAX_DATA", "")
-    there = pathlib.Path(folder, path)
-    is_there = path and folder and not pathlib.Path(path).exists() and there.exists()
-    return str(there) if is_there else path
+    for place in (pathlib.Path(path).expanduser(), pathlib.Path(folder, path)):
+        if place.exists():
+            return str(place)
+    where = f"in {folder}" if folder else "in the folder CALIB_JAX_DATA, which is not set"
+    raise ValueError(
+        f"config.{key}={path!r}: there is no such path here or {where}; a network or tokenizer is "
+        "a folder as Hugging Face has it (config.json, model.safetensors, tokenizer.json)"
+    )
 
 
 def _with_words(sets: Data, config: Any) -> Data:
     """Texts as rows of the vectors of the training set's most frequent words."""
-    path = _path(config, config.data.word_vectors)
+    path = _path(config, "data.word_vectors")
     if not path:
         raise ValueError("config.data.word_vectors='': text_cnn needs a file of word vectors")
     size = config.data.vocabulary_size

@@ -76,7 +76,7 @@ def default_config() -> ConfigDict:
                 "seconds": 60.0,  # at least, between two
                 "best": "val/nll",  # the metric, smaller is better, by which one more is kept
                 "select": "last",  # or best: which of them is evaluated
-                "keep": True,  # of records and generations, when a run is finished
+                "keep": True,  # all of a finished run, not only those of networks that are results
             },
             "fine_tune": {  # then adapt to a shifted set with a few of its examples
                 "data": "",  # one of data.shift; '' for no fine-tuning

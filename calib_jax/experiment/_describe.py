@@ -1,11 +1,14 @@
-"""What a config would do, without doing it."""
+"""What there is, what a config would do without doing it, and what is wrong with it."""
 
+import ast
+import contextlib
+import pathlib
 from typing import Any
 
 import jax
 import numpy as np
 
-from calib_jax import train
+from calib_jax import data, methods, models, train
 from calib_jax.experiment import _build, _config
 from calib_jax.experiment._fine_tune import num_examples
 from calib_jax.experiment._phases import phases, with_teachers
@@ -55,3 +58,23 @@ def describe(config: Any) -> str:
     order = ", then of ".join(names)
     lines.append(f"runs       {runs} (--sweep_index 0 to {runs - 1}): the seeds of {order}")
     return "\n".join(lines)
+
+
+def listing() -> str:
+    """All names that a config may use, and the configs of this folder."""
+    rooms = {"methods": methods.NAMES, "models": models.NAMES, "data": data.NAMES}
+    lines = [f"{room:<10}{', '.join(names)}" for room, names in rooms.items()]
+    for path in sorted(pathlib.Path("configs").rglob("*.py")):
+        first = path.read_text().partition("\n")[0].strip('"').strip()
+        lines.append(f"{'config':<10}{path}: {first}")
+    return "\n".join(lines)
+
+
+def in_short(error: Exception) -> str:
+    """What an error says; of what ml_collections makes of errors in config files, the last line."""
+    message = str(error).strip()
+    with contextlib.suppress(ValueError, SyntaxError):
+        # str() of a KeyError, as ml_collections passes it on, is the repr of its message.
+        message = "unknown config key " + " ".join(str(ast.literal_eval(message)).split())
+    wrapped = "Traceback" in message or "Attempted" in message
+    return message.splitlines()[-1].strip() if wrapped else message

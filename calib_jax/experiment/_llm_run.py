@@ -21,6 +21,9 @@ from calib_jax.experiment._llm_judge import LlmJudgement, judge_answers
 from calib_jax.experiment._llm_prompts import LlmSettings, fingerprint
 from calib_jax.experiment._signals import StopRequest
 
+# As the tables of text sets call them; all in percent.
+_IN_SHORT = {"accuracy": "accuracy", "f1_macro": "F1 macro", "f1_weighted": "F1 weighted"}
+_IN_SHORT["ece_10"] = "ECE-10"
 _FAILURES = 5  # examples in a row without an answer: it is not the examples
 _LINES = 10.0  # seconds between two lines of progress, where there is no terminal
 
@@ -64,7 +67,8 @@ def plan_llm(
       num_examples: ask about a random part of so many, always the same; 0: about all.
       data_dir: as in `data.load`.
     """
-    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+    whole = seeds and all(type(seed) is int and seed >= 0 for seed in seeds)
+    if not whole or len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds={list(seeds)}: expected different whole numbers from 0")
     if len(seeds) > 1 and not settings.shots:
         raise ValueError(
@@ -330,7 +334,8 @@ def _table(
             number = sum(j.malformed.values())
             reasons = ", ".join(f"{reason} {n}" for reason, n in j.malformed.items())
             lines.append(f"{j.name}: {number} malformed answers ({reasons})")
-            alone = ", ".join(f"{key} {100 * value:.2f} %" for key, value in j.well_formed.items())
+            found = ((_IN_SHORT[key], value) for key, value in j.well_formed.items())
+            alone = ", ".join(f"{title} {100 * value:.2f} %" for title, value in found)
             lines.append(f"{j.name}: of the well-formed answers alone: {alone or 'none'}")
     if any(j.malformed for j in judgements):
         lines.append(
@@ -338,7 +343,7 @@ def _table(
             "rows are of the well-formed ones"
         )
     if spread:
-        shown = [k for k in ("accuracy", "f1_macro", "f1_weighted", "ece") if k in spread]
-        means = ", ".join(f"{k} {100 * spread[k][0]:.2f}±{100 * spread[k][1]:.2f}" for k in shown)
+        shown = [(spread[key], title) for key, title in _IN_SHORT.items() if key in spread]
+        means = ", ".join(f"{t} {100 * mean:.2f}±{100 * std:.2f}" for (mean, std), t in shown)
         lines.append(f"over {len(judgements)} seeds, %: {means}")
     return "\n".join(lines)

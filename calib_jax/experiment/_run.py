@@ -132,7 +132,7 @@ class _Runner:
                 # What is not the run's own, others of a sweep may be training or asking for, too.
                 own = phase.row == self.name
                 with contextlib.nullcontext() if own else self.in_turn(place):
-                    handed |= _handed_over(phase, place, trained)
+                    handed |= self._handed_over(phase, place, trained)
             if phase.row == self.name:
                 path = place / ("results.json" if place == folder else "evaluation.json")
                 if not path.exists():
@@ -145,11 +145,13 @@ class _Runner:
         if train.is_first():
             results = best_of(generations, folder, self.config.checkpoint.best)
             _workdir.write_json(folder / "results.json", results)
-        if not self.config.checkpoint.keep:
-            for phase, place in zip(self.phases, places, strict=True):
-                if phase.name != "train":  # which may have to teach others yet
-                    _workdir.remove(place / "checkpoints")
         train.wait_for_all(f"{folder} is finished")
+        if not self.config.checkpoint.keep:
+            results = json.loads((folder / "results.json").read_text())
+            chosen = generations[results.get("generation", 0) - 1][0]
+            for phase, place in zip(self.phases, places, strict=True):
+                if phase.name != "train" and place != chosen:  # a "train" may have to teach others
+                    _workdir.remove(place / "checkpoints")
 
     def _trainer(self, phase: Phase, handed: dict[str, np.ndarray]) -> train.Trainer:
         return _build.build_trainer(self.config, self.sets(), phase.method, handed)
@@ -170,7 +172,26 @@ class _Runner:
             for seed, place, given in zip(seeds, places, handed, strict=True):
                 if not is_last:
                     trained = functools.partial(self._fit_one, phase, seed, place, dict(given))
-                    given |= _handed_over(phase, place, trained)
+                    given |= self._handed_over(phase, place, trained)
+
+    def _handed_over(
+        self, phase: Phase, folder: pathlib.Path, trained: Trained
+    ) -> dict[str, np.ndarray]:
+        """What a phase hands to those after it, once and for all."""
+        path = folder / _HANDED_OVER
+        if not path.exists():
+            _workdir.write_npz(path, **phase.hand_over(*trained()))
+            train.wait_for_all(f"{path} is written")
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        # Rows of examples are looked up by position; a phase may have handed over none.
+        examples = self.sets().train.ids
+        if not np.array_equal(arrays.get("ids", examples), examples):
+            raise ValueError(
+                f"{path} is of other training examples: the data have changed since; choose "
+                "another --workdir"
+            )
+        return arrays
 
     def _fit_one(
         self, phase: Phase, seed: int, folder: pathlib.Path, handed: dict[str, np.ndarray]
@@ -262,20 +283,10 @@ class _Runner:
             title = f"{self.name}, seed {seed}, {phase}, {part}"
             (state,) = self._train([trainer], [seed], [place], title, best=False)
             after = _evaluate(self.config, self.name, seed, place, sets, trainer, state, seconds)
-            # Many, as large as any, and sooner trained again than copied.
-            _workdir.remove(place / "checkpoints")
+            if not self.config.checkpoint.keep:
+                _workdir.remove(place / "checkpoints")
             found["splits"][f"{tune.data}_{part}"] = after["splits"][tune.data]
         return found
-
-
-def _handed_over(phase: Phase, folder: pathlib.Path, trained: Trained) -> dict[str, np.ndarray]:
-    """What a phase hands to those after it, once and for all."""
-    path = folder / _HANDED_OVER
-    if not path.exists():
-        _workdir.write_npz(path, **phase.hand_over(*trained()))
-        train.wait_for_all(f"{path} is written")
-    with np.load(path, allow_pickle=False) as arrays:
-        return dict(arrays)
 
 
 def _evaluate(

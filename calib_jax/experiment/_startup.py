@@ -24,7 +24,7 @@ def keep_memory() -> None:
 
     A program on the CPU asks for its buffers anew at every step. glibc gives blocks of their size back to
     the system as soon as they are free, and the system clears each page again before it returns it: a
-    seventh to a sixth of a training step. So nothing is given back, and all threads share the one heap
+    tenth to a sixth of a training step. So nothing is given back, and all threads share the one heap
     that can hold blocks of any size. Other C libraries, and processes that chose for themselves
     (MALLOC_ARENA_MAX), stay as they are.
     """

@@ -129,7 +129,7 @@ def describe(config: dict[str, Any]) -> dict[str, Any]:
     return {
         "config": config,
         "versions": {name: metadata.version(name) for name in _PACKAGES} | {"python": sys.version},
-        "git": _git_hash(),
+        "git": git_hash(),
         "devices": [device.device_kind for device in jax.devices()],
     }
 
@@ -176,7 +176,7 @@ def write_npz(path: pathlib.Path, **arrays: np.ndarray) -> None:
     new.replace(path)
 
 
-def _git_hash() -> str | None:
+def git_hash() -> str | None:
     """Of the code that runs, if it runs from a repository."""
     here = pathlib.Path(__file__).parent
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40"]

@@ -21,3 +21,4 @@ from calib_jax.report._text import comparison_text as comparison_text
 from calib_jax.report._text import summary_markdown as summary_markdown
 from calib_jax.report._training_plots import plot_curves as plot_curves
 from calib_jax.report._workdir import write_report as write_report
+from calib_jax.report._workdirs import compare_workdirs as compare_workdirs

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,28 +71,36 @@ def compact_table(summary: Mapping[str, Any], split: str) -> Table:
 
 def shift_table(summary: Mapping[str, Any]) -> Table:
     """A row per method, a group of columns per set: accuracy, F1 and ECE, as papers on language print."""
-    names = dict.fromkeys(m for methods in summary["splits"].values() for m in methods)
+    names = list(dict.fromkeys(m for methods in summary["splits"].values() for m in methods))
+    columns = [
+        column._replace(title=f"{split}: {column.title}")
+        for split in summary["splits"]
+        for column in language_columns(summary, split, names)
+    ]
+    return by_method("Accuracy, F1 and ECE by set", names, columns)
+
+
+def language_columns(summary: Mapping[str, Any], split: str, names: Sequence[str]) -> list[Column]:
+    """Accuracy, macro F1 with the weighted one beside it, and ECE, less what was not measured."""
+    methods = summary["splits"][split]
+
+    def cells(key: str, calibrator: str, more: bool) -> list[Cell]:
+        found = [_scaled(methods.get(m, {}), calibrator, key, 100) for m in names]
+        return compare(found, 2, more)
+
+    f1, weighted = (cells(f"f1_{kind}", "uncalibrated", True) for kind in ("macro", "weighted"))
+    f1 = [
+        c if w == NOTHING else c._replace(note=f"({w.mean}{w.spread})")
+        for c, w in zip(f1, weighted, strict=True)
+    ]
+    accuracy = cells("accuracy", "uncalibrated", True)
+    columns = [Column("accuracy", "accuracy %", False, accuracy)]
+    columns.append(Column("f1_macro", "F1 %", False, f1))
     scaling, (key, title) = temperature_scaling(summary), ece_key(summary)
-    columns = []
-    for split, methods in summary["splits"].items():
-
-        def cells(key: str, calibrator: str, more: bool, methods: Any = methods) -> list[Cell]:
-            found = [_scaled(methods.get(m, {}), calibrator, key, 100) for m in names]
-            return compare(found, 2, more)
-
-        f1, weighted = (cells(f"f1_{kind}", "uncalibrated", True) for kind in ("macro", "weighted"))
-        f1 = [c._replace(note=f"({w.mean})") for c, w in zip(f1, weighted, strict=True)]
-        columns += [
-            Column(
-                "accuracy", f"{split}: accuracy %", False, cells("accuracy", "uncalibrated", True)
-            ),
-            Column("f1_macro", f"{split}: F1 %", False, f1),
-        ]
-        for calibrator in filter(None, ("uncalibrated", scaling)):
-            error = cells(key, calibrator, False)
-            columns.append(Column(key, f"{split}: {title} %", calibrator == scaling, error))
-    shown = [c for c in columns if any(cell.mean != NOTHING.mean for cell in c.cells)]
-    return by_method("Accuracy, F1 and ECE by set", names, shown)
+    for calibrator in filter(None, ("uncalibrated", scaling)):
+        error = cells(key, calibrator, False)
+        columns.append(Column(key, f"{title} %", calibrator == scaling, error))
+    return [c for c in columns if any(cell != NOTHING for cell in c.cells)]
 
 
 def detection_table(summary: Mapping[str, Any], outside: str) -> Table:
@@ -225,7 +233,7 @@ def compare(
     return cells
 
 
-def by_method(title: str, methods: Mapping[str, Any], columns: Sequence[Column]) -> Table:
+def by_method(title: str, methods: Iterable[str], columns: Sequence[Column]) -> Table:
     """A table of columns that have a cell per method."""
     return Table(
         title=title,

@@ -11,6 +11,8 @@ _MOST = 10_000  # dots; more of them hide one another
 def plot_dynamics(records: Mapping[str, np.ndarray]) -> Figure:
     """Area under the margin against confidence, and the data map: confidence against variability.
 
+    With the medians of AUM and of confidence, at which methods part easy from hard examples.
+
     Args:
       records: `aum`, `confidence`, `variability` and `correctness`, each `[n]`; of more than ten
         thousand examples a random part is shown.
@@ -27,17 +29,17 @@ def plot_dynamics(records: Mapping[str, np.ndarray]) -> Figure:
     left, right = figure.subplots(1, 2)
     look = {"c": correct, "cmap": "viridis", "vmin": 0, "vmax": 1, "s": 9, "lw": 0}
     left.scatter(aum, confidence, **look)
+    line = {"color": "0.3", "ls": "--", "lw": 1}
+    box = {"fc": "white", "alpha": 0.8, "lw": 0, "pad": 1}  # the text may lie on dots
+    text = {"textcoords": "offset points", "fontsize": 8, "bbox": box}
     median = float(np.nanmedian(records["aum"]))
-    left.axvline(median, color="0.3", ls="--", lw=1)
-    left.annotate(
-        f"median {median:.2f}",
-        (median, 0.03),
-        xytext=(4, 0),
-        textcoords="offset points",
-        fontsize=8,
-    )
+    left.axvline(median, **line)
+    left.annotate(f"median {median:.2f}", (median, 0.03), (4, 0), **text)
     left.set(xlabel="area under the margin (AUM)", ylabel="mean confidence in the label")
     dots = right.scatter(variability, confidence, **look)
+    median = float(np.nanmedian(records["confidence"]))
+    right.axhline(median, **line)
+    right.annotate(f"median {median:.2f}", (0, median), (4, 4), **text)
     right.set(xlabel="variability of that confidence", xlim=(0, None))
     for axes in (left, right):
         axes.set_ylim(-0.02, 1.02)

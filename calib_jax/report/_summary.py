@@ -34,7 +34,8 @@ def summarise(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if seed in method["seeds"]:
             raise ValueError(f"results: {name} with seed {seed} is there twice, expected once")
         method["seeds"].append(seed)
-        _collect(method, {key: record[key] for key in ("num_parameters", "train_seconds")})
+        costs = ("num_parameters", "train_seconds")  # not known of another's network
+        _collect(method, {key: record[key] for key in costs if key in record})
         for split, judgements in record["splits"].items():
             by_calibrator = splits.setdefault(split, {}).setdefault(name, {})
             for judgement in judgements:

@@ -12,6 +12,7 @@ from calib_jax.report._comparison import (
     compact_table,
     detection_table,
     generation_tables,
+    language_columns,
     runs,
     shift_table,
     temperature,
@@ -48,7 +49,9 @@ def legend(summary: Mapping[str, Any]) -> str:
     return text
 
 
-def summary_markdown(summary: Mapping[str, Any], *, data: str = "", model: str = "") -> str:
+def summary_markdown(
+    summary: Mapping[str, Any], *, data: str = "", model: str = "", texts: bool = False
+) -> str:
     """All tables of a comparison.
 
     For every split the compact table, and ECE and error as rows of AdaFocal's tables 1 and 2; then
@@ -58,26 +61,33 @@ def summary_markdown(summary: Mapping[str, Any], *, data: str = "", model: str =
       summary: from `summarise`.
       data: the data set's name.
       model: the network's name.
+      texts: the sets are texts, whose classes are seldom of one size: F1 of a single set too.
     """
     parts = ["# Results", legend(summary)]
     for split in summary["splits"]:
-        parts += [f"## {split}", _markdown(compact_table(summary, split), "method")]
+        parts += [f"## {split}", markdown(compact_table(summary, split), "method")]
         parts += _paper_rows(summary, split, data if split == "test" else f"{data} {split}", model)
-    if len(summary["splits"]) > 1:
+    if len(summary["splits"]) > 1 or texts:
         shifted = shift_table(summary)
-        parts += [f"## {shifted.title}", _markdown(shifted, "method")]
+        parts += [f"## {shifted.title}", BY_SET_MEANS, markdown(shifted, "method")]
     for table in generation_tables(summary):
-        parts += [f"## {table.title}", GENERATIONS_MEAN, _markdown(table, "method")]
+        parts += [f"## {table.title}", GENERATIONS_MEAN, markdown(table, "method")]
     if robust := robustness_table(summary):
-        parts += [f"## {robust.title}", ROBUSTNESS_MEANS, _markdown(robust, "method")]
+        parts += [f"## {robust.title}", ROBUSTNESS_MEANS, markdown(robust, "method")]
     for outside in summary["out_of_distribution"]:
         table = detection_table(summary, outside)
-        parts += [f"## {table.title}", DETECTION_MEANS, _markdown(table, "method")]
+        parts += [f"## {table.title}", DETECTION_MEANS, markdown(table, "method")]
     parts.append("## Every calibrator")
     for split in summary["splits"]:
         for table in calibrator_tables(summary, split):
-            parts += [f"### {table.title}", _markdown(table, "metric")]
+            parts += [f"### {table.title}", markdown(table, "metric")]
     return "\n\n".join(parts) + "\n"
+
+
+BY_SET_MEANS = (
+    "F1: macro; in brackets, weighted by the sizes of the classes. ECE-10: ten bins of equal width, "
+    "closed on the left."
+)
 
 
 DETECTION_MEANS = (
@@ -93,12 +103,21 @@ GENERATIONS_MEAN = (
 )
 
 
-def comparison_text(summary: Mapping[str, Any]) -> str:
-    """What a command prints at its end: aligned, no line longer than 100 characters."""
+def comparison_text(summary: Mapping[str, Any], *, texts: bool = False) -> str:
+    """What a command prints at its end: aligned, no line longer than 100 characters.
+
+    Args:
+      summary: from `summarise`.
+      texts: the sets are texts: macro F1, as papers on language print, in the place of NLL.
+    """
     scaling = temperature_scaling(summary)
     parts = []
     for split, methods in summary["splits"].items():
         columns = _chosen(summary, split, _IN_TERMINAL)
+        if texts:
+            f1 = [c for c in language_columns(summary, split, methods) if c.key == "f1_macro"]
+            columns = [c for c in columns if c.key != "nll"]
+            columns[1:1] = [c._replace(title="F1 macro %") for c in f1]
         titles = ["+T" if c.calibrated else c.title.replace("equal ", "") for c in columns]
         rows = [["method", *titles, "T"]]
         for i, (name, entry) in enumerate(methods.items()):
@@ -178,7 +197,7 @@ def _cut(text: str, room: int) -> str:
     return text if len(text) <= room else text[: room - 1] + "…"
 
 
-def _markdown(table: Table, corner: str) -> str:
+def markdown(table: Table, corner: str) -> str:
     titles = [title for title, count in table.groups for _ in range(count)]
     header = [corner, *(f"{t} {c}".strip() for t, c in zip(titles, table.columns, strict=True))]
     return markdown_table([header, *([name, *map(_text, cells)] for name, cells in table.rows)])

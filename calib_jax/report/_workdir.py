@@ -3,7 +3,6 @@
 import datetime
 import json
 import pathlib
-import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,9 +25,11 @@ from calib_jax.report._robustness import (
     plot_severity,
     robustness_table,
 )
+from calib_jax.report._runs import named, read_json, read_logits, read_rows, read_runs, run_folders
 from calib_jax.report._summary import summarise
 from calib_jax.report._tables import markdown_table
 from calib_jax.report._text import (
+    BY_SET_MEANS,
     DETECTION_MEANS,
     GENERATIONS_MEAN,
     comparison_text,
@@ -56,29 +57,20 @@ def write_report(workdir: str | pathlib.Path) -> str:
       ValueError: no run is finished, or a file cannot be read.
     """
     workdir = pathlib.Path(workdir)
-    folders = sorted(path for path in workdir.glob("*/seed_*") if path.is_dir())
-    finished = [folder for folder in folders if (folder / "results.json").is_file()]
-    if not finished:
-        raise ValueError(
-            f"{workdir}: no finished run, expected <method>/seed_<n>/results.json; train first"
-        )
-    records = [(_read_json(folder / "results.json"), folder) for folder in finished]
-    # Cross entropy is what the others are compared with.
-    records.sort(key=lambda r: (r[0]["method"] != "cross_entropy", r[0]["method"], r[0]["seed"]))
+    config, records = read_runs(workdir)
     summary = summarise([record for record, _ in records])
     rows: dict[str, list[list[dict[str, Any]]]] = {}
     first_runs: dict[str, tuple[dict[str, Any], pathlib.Path]] = {}
     for record, folder in records:
-        rows.setdefault(record["method"], []).append(_read_rows(folder / "metrics.jsonl"))
+        rows.setdefault(record["method"], []).append(read_rows(folder / "metrics.jsonl"))
         first_runs.setdefault(record["method"], (record, folder))
 
-    config = _read_json(workdir / "config.json")
     plots = {"curves": png(plot_curves(rows))}
     sections = [
         *_by_set(summary, first_runs),
         *_generations(summary),
         *_robust(summary, plots),
-        *_dynamics(workdir, plots),
+        *_dynamics(workdir, first_runs, plots),
         *_detection(summary, first_runs, plots),
         *_reliability(summary, first_runs),
         *_labels(rows, first_runs, plots),
@@ -90,7 +82,8 @@ def write_report(workdir: str | pathlib.Path) -> str:
         )]),
         Section("Configuration", code=json.dumps(config, indent=2), folded=True),
     ]  # fmt: skip
-    unfinished = [f"{f.parent.name} {f.name}" for f in folders if f not in finished]
+    finished = [folder for _, folder in records]
+    unfinished = [f"{f.parent.name} {f.name}" for f in run_folders(workdir) if f not in finished]
     write_html(
         workdir / "report.html",
         title=f"Calibration report: {workdir.resolve().name}",
@@ -102,9 +95,12 @@ def write_report(workdir: str | pathlib.Path) -> str:
     for name, picture in plots.items():
         write_whole(workdir / "plots" / f"{name}.png", picture)
     write_whole(workdir / "summary.json", json.dumps(summary, indent=2) + "\n")
-    named = {part: _named(config, part) for part in ("data", "model")}
-    write_whole(workdir / "summary.md", summary_markdown(summary, **named))
-    return f"{comparison_text(summary)}\nreport: {workdir / 'report.html'}"
+    texts = _texts(first_runs)
+    markdown = summary_markdown(
+        summary, data=named(config, "data"), model=named(config, "model"), texts=texts
+    )
+    write_whole(workdir / "summary.md", markdown)
+    return f"{comparison_text(summary, texts=texts)}\nreport: {workdir / 'report.html'}"
 
 
 def _headline(
@@ -117,7 +113,7 @@ def _headline(
     methods = list(summary["methods"])
     text = " and ".join(filter(None, [", ".join(methods[:-1]), methods[-1]]))
     for word, part in (("on", "data"), ("with", "model")):
-        if name := _named(record, part):
+        if name := named(record, part):
             text += f" {word} {name}"
     seeds = sorted({seed for m in summary["methods"].values() for seed in m["seeds"]})
     text += f"; seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
@@ -132,21 +128,17 @@ def _headline(
     return text
 
 
-def _named(record: Mapping[str, Any], part: str) -> str:
-    """The name of the data or the model, if config.json has one."""
-    return record.get("config", record).get(part, {}).get("name", "")
+def _texts(runs: Runs) -> bool:
+    """Whether the data are texts, of which the errors are kept."""
+    return any((folder / "errors.json").is_file() for _, folder in runs.values())
 
 
 def _by_set(summary: Mapping[str, Any], runs: Runs) -> list[Section]:
     """Where there are several sets, or texts, whose classes are seldom of one size."""
-    texts = any((folder / "errors.json").is_file() for _, folder in runs.values())
-    if len(summary["splits"]) < 2 and not texts:
+    if len(summary["splits"]) < 2 and not _texts(runs):
         return []
     table = shift_table(summary)
-    text = (
-        "F1: macro; in brackets, weighted by the sizes of the classes. ECE-10: closed on the left."
-    )
-    return [Section(table.title, text, tables=[table])]
+    return [Section(table.title, BY_SET_MEANS, tables=[table])]
 
 
 def _robust(summary: Mapping[str, Any], plots: dict[str, bytes]) -> list[Section]:
@@ -179,7 +171,7 @@ def _labels(
     for method, seeds in rows.items():
         if not any("method/label_confidence" in row for row in seeds[0]):
             continue
-        options = _read_json(runs[method][1] / "config.json")["config"]["method"]
+        options = read_json(runs[method][1] / "config.json")["config"]["method"]
         options = options.get(options.get("variants", {}).get(method, {}).get("of", method), {}) | (
             options.get("variants", {}).get(method, {})
         )
@@ -205,7 +197,7 @@ def _labels(
     return sections
 
 
-def _dynamics(workdir: pathlib.Path, plots: dict[str, bytes]) -> list[Section]:
+def _dynamics(workdir: pathlib.Path, runs: Runs, plots: dict[str, bytes]) -> list[Section]:
     """What a recording phase learnt of the training examples, the first seed's."""
     paths = sorted(workdir.glob("phases/records/seed_*/handed_over.npz"))
     if not paths:
@@ -213,11 +205,13 @@ def _dynamics(workdir: pathlib.Path, plots: dict[str, bytes]) -> list[Section]:
     with np.load(paths[0], allow_pickle=False) as archive:
         records = dict(archive)
     plots["dynamics"] = png(plot_dynamics(records))
+    names = next((r["label_names"] for r, _ in runs.values() if r.get("label_names")), ())
     lowest = np.argsort(records["aum"], kind="stable")[:_LOWEST]
     rows = [["id", "label", "AUM", "confidence", "correct"]]
     for i in lowest:
         numbers = (f"{records[key][i]:.2f}" for key in ("aum", "confidence", "correctness"))
-        rows.append([str(records["ids"][i]), str(records["labels"][i]), *numbers])
+        label = records["labels"][i]
+        rows.append([str(records["ids"][i]), names[label] if names else str(label), *numbers])
     return [Section(
         "Training dynamics of the examples",
         f"Below, the {len(lowest)} examples with the lowest area under the margin: wrong labels, if "
@@ -226,8 +220,9 @@ def _dynamics(workdir: pathlib.Path, plots: dict[str, bytes]) -> list[Section]:
         pictures=[Picture(
             plots["dynamics"],
             "AUM against confidence, and confidence against variability, of training examples",
-            "Left: area under the margin, with the median that tells easy from hard. Right: the data "
-            f"map. Seed {paths[0].parent.name.removeprefix('seed_')}.",
+            "Left: area under the margin. Right: the data map. Dashed: the medians. A method that "
+            "halves the examples into easy and hard does so at that of AUM or at that of confidence, "
+            f"by its option categorise. Seed {paths[0].parent.name.removeprefix('seed_')}.",
         )],
         code=markdown_table(rows),
     )]  # fmt: skip
@@ -248,7 +243,7 @@ def _detection(summary: Mapping[str, Any], runs: Runs, plots: dict[str, bytes]) 
             if missing := [path.name for path in paths if not path.is_file()]:
                 text += f" No curve of {method}: {missing[0]} is not among its logits."
                 continue
-            inside, other = (_read_logits(path)[0] for path in paths)
+            inside, other = (read_logits(path)[0] for path in paths)
             logits = np.concatenate([inside, other])
             is_other = np.arange(len(logits)) >= len(inside)
             curves[method] = [
@@ -284,7 +279,7 @@ def _reliability(summary: Mapping[str, Any], runs: Runs) -> list[Section]:
                 Section(title, text=f"No diagram: {path.name} is not among the logits.")
             )
             continue
-        logits, labels = _read_logits(path)
+        logits, labels = read_logits(path)
         pictures = []
         for name, temperature in _temperatures(record, split):
             confidence, correct = map(np.asarray, metrics.top_label(logits / temperature, labels))
@@ -343,31 +338,3 @@ def _bins(
                 )],
             ))  # fmt: skip
     return sections
-
-
-def _read_json(path: pathlib.Path) -> Any:
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file; is this a workdir of calib_jax.main?")
-    return _parse(path.read_text(encoding="utf-8"), str(path))
-
-
-def _read_rows(path: pathlib.Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file, though the run has results; run it again")
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [_parse(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1)]
-
-
-def _read_logits(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
-    # Asked first because NumPy leaves a file that is no archive open.
-    if not zipfile.is_zipfile(path):
-        raise ValueError(f"{path}: expected an npz archive, this is none; run the method again")
-    with np.load(path, allow_pickle=False) as archive:
-        return archive["logits"], archive["labels"]
-
-
-def _parse(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{where}: not valid JSON ({error.msg}); remove or mend it") from None

@@ -1,6 +1,7 @@
 """Trainings that take milliseconds, for tests of what goes on around the steps."""
 
 import contextlib
+import dataclasses
 import functools
 import pathlib
 import sys
@@ -49,6 +50,15 @@ def images(n: int, seed: int, width: int = 4) -> data.Dataset:
     return data.Dataset("toy", "train", inputs, labels, np.arange(n, dtype=np.int32), tuple("abc"))
 
 
+def as_stream(part: data.Dataset) -> data.Dataset:
+    """The same examples, read when they are wanted."""
+
+    def read(position: int, _: Any) -> dict[str, np.ndarray]:
+        return {key: rows[position] for key, rows in part.inputs.items()}
+
+    return dataclasses.replace(part, inputs={}, read=read)
+
+
 def trainer(
     method: str | methods.Method = "adafocal",
     model: str = "mlp",
@@ -57,10 +67,12 @@ def trainer(
     learning_rate: float = 0.1,
     width: int = 4,
     augment: Any = None,
+    streamed: bool = False,
     **setup: Any,
 ) -> train.Trainer:
     """A trainer for three epochs of six steps, unless `setup` says otherwise."""
     model_options = {"widths": (8,)} if model_options is None else model_options
+    sets = images(NUM_TRAIN, 0, width), images(NUM_VAL, 1, width)
 
     def make_optimizer(_: int, total: int) -> Any:
         schedule = train.make_schedule("cosine", learning_rate, total_steps=total, warmup_steps=2)
@@ -70,8 +82,7 @@ def trainer(
         train.Network(models.create(model, 3, **model_options)),
         methods.create(method) if isinstance(method, str) else method,
         make_optimizer,
-        images(NUM_TRAIN, 0, width),
-        images(NUM_VAL, 1, width),
+        *(as_stream(part) if streamed else part for part in sets),
         train.Setup(**{"batch_size": BATCH, "epochs": 3} | setup),
         augment,
         HANDED,

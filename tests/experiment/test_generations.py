@@ -16,7 +16,6 @@ TWO = ("--config", "configs/smoke/digits.py", "--config.train.epochs=2")
 TWO += ("--config.method.name=csd", "--config.method.csd.generations=2")
 
 
-@pytest.mark.slow
 def test_killed_in_every_phase(command: Command, tmp_path: pathlib.Path) -> None:
     done = command(*TWO, "--workdir", tmp_path / "whole", light=True)
     assert done.code == 0, done.err
@@ -124,6 +123,43 @@ def test_cached_logits_are_the_teachers(quick: None, tmp_path: pathlib.Path) -> 
         errors.append(np.sum(np.abs(gaps)) / len(labels))
     chosen = errors[round(100 * float(handed["teacher_temperature"])) - 1]
     assert chosen == pytest.approx(min(errors), abs=1e-6)
+
+
+def test_of_many_networks_those_that_are_results_are_kept(
+    quick: None, tmp_path: pathlib.Path
+) -> None:
+    config = small.config(method__name="csd", train__epochs=1, checkpoint__keep=False)
+    config.method.csd.generations = 3
+    experiment.run(config, tmp_path)
+    run = tmp_path / "csd" / "seed_0"
+    chosen = _read(run)["generation"]
+    kept = {place.parent.name for place in tmp_path.rglob("checkpoints")}
+    assert kept == {"seed_0", f"generation_{chosen}"}  # the teacher's, a result of its own, and one
+    sets, student = _build.load_data(config), _phases.phases(config, "csd")[-1]
+    with np.load(tmp_path / "cross_entropy" / "seed_0" / "handed_over.npz") as handed:
+        trainer = _build.build_trainer(config, sets, student.method, dict(handed))
+    with train.Checkpoints(
+        run / f"generation_{chosen}" / "checkpoints", best="val/nll"
+    ) as checkpoints:
+        state = checkpoints.restore(trainer.abstract_state())
+    with np.load(run / "logits" / "test.npz") as file:
+        again = trainer.predict(state, trainer.feed(sets.test))
+        np.testing.assert_array_equal(again, file["logits"])
+
+
+def test_logits_of_other_examples_teach_nobody(quick: None, tmp_path: pathlib.Path) -> None:
+    config = small.config(method__name="csd", train__epochs=1)
+    config.method.csd.generations = 2
+    experiment.run(config, tmp_path)
+    (tmp_path / "csd" / "seed_0" / "results.json").unlink()
+    path = tmp_path / "cross_entropy" / "seed_0" / "handed_over.npz"
+    with np.load(path) as file:
+        arrays = dict(file)
+    np.savez(path, **arrays | {"ids": arrays["ids"][::-1]})
+    with pytest.raises(
+        ValueError, match=r"handed_over\.npz is of other training examples: the data"
+    ):
+        experiment.run(config, tmp_path)
 
 
 def test_any_single_training_teaches(quick: None, tmp_path: pathlib.Path) -> None:

@@ -6,7 +6,7 @@ import re
 import pytest
 from experiment.conftest import Command
 
-from calib_jax import data, experiment, main, methods, models
+from calib_jax import data, experiment, methods, models
 
 SMOKE = ("--config", "configs/smoke/digits.py")
 METHODS, MODELS, SETS = (", ".join(room.NAMES) for room in (methods, models, data))
@@ -18,6 +18,10 @@ METHODS, MODELS, SETS = (", ".join(room.NAMES) for room in (methods, models, dat
         (["--workdir", "x"], "which config? --config FILE (see --list)"),
         (["quickstart"], "which config? --config FILE (see --list)"),
         (SMOKE, "where to? --workdir FOLDER"),
+        (
+            ["--compare=nowhere"],
+            "nowhere: no finished run, expected <method>/seed_<n>/results.json; train first",
+        ),
         (["--wrkdir=x"], "Unknown command line flag 'wrkdir'. Did you mean: workdir ?"),
     ],
 )
@@ -208,7 +212,7 @@ def test_files_that_are_not_there_or_in_the_way(
 
 def test_a_message_may_begin_with_a_quote() -> None:
     message = "'logits': expected numbers"
-    assert main._in_short(ValueError(message)) == message
+    assert experiment.in_short(ValueError(message)) == message
 
 
 def test_help(command: Command) -> None:
@@ -216,7 +220,7 @@ def test_help(command: Command) -> None:
         done = command(*arguments)
         assert (done.code, done.err) == (0, "")
         assert "python -m calib_jax.main --config configs/quickstart.py --workdir runs/" in done.out
-        for flag in ("config", "workdir", "dry_run", "print_config", "list", "sweep_index"):
+        for flag in ("config", "workdir", "dry_run", "print_config", "list", "compare"):
             assert re.search(rf"^  --{flag} +[A-Z].*\.$", done.out, re.M), flag
 
 

@@ -3,7 +3,8 @@ import sys
 
 import pytest
 
-# Five calls of a program with a result of 64 MB; the pages that the system had to fetch for them.
+# Calls of a program with a result of 64 MB, after others in which the heap may grow; the pages that the
+# system had to fetch in the usual one of them.
 _SCRIPT = """
 import resource, sys
 from calib_jax import experiment
@@ -12,12 +13,14 @@ if sys.argv[1] == "keep":
 import jax, jax.numpy as jnp
 program = jax.jit(lambda x: x @ x.T)
 x = jnp.ones((4096, 16))
-for _ in range(5):
+for _ in range(20):
     program(x).block_until_ready()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(5):
+fetched = []
+for _ in range(21):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     program(x).block_until_ready()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    fetched.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(sorted(fetched)[10])
 """
 
 
@@ -32,5 +35,5 @@ def _page_faults(mode, monkeypatch):
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc has these settings")
 def test_memory_that_is_kept_need_not_be_fetched_again(monkeypatch):
     without, kept = (_page_faults(mode, monkeypatch) for mode in ("plain", "keep"))
-    assert without > 5 * 10_000  # 64 MB are 16,384 pages
-    assert kept < without / 20
+    assert without > 10_000  # 64 MB are 16,384 pages
+    assert kept < without / 100

@@ -97,7 +97,9 @@ def _write(workdir: pathlib.Path, texts: bool) -> str:
 def test_page_of_texts(tmp_path: pathlib.Path) -> None:
     page = _write(tmp_path, texts=True)
     assert "Accuracy, F1 and ECE by set" in page
-    assert "<small>(77.00)</small>" in page  # the weighted one, beside the macro one
+    assert "<small>(75.00)</small>" in page  # the weighted one, beside the macro one
+    assert "<small>±1.41</small><small>(77.00±1.41)</small>" in page
+    assert "## Accuracy, F1 and ECE by set" in (tmp_path / "summary.md").read_text("utf-8")
     assert "Generations on test" in page
     assert "Most confident errors of csd" in page
     assert '<th scope="row">41</th><td>joy</td><td>fear</td><td>98.7</td>' in page

@@ -70,8 +70,13 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, str
     return workdir, report.write_report(workdir)
 
 
-def test_training_dynamics_are_shown_where_a_phase_recorded_them(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("names", [(), (*"abcdefg", "joy")])
+def test_training_dynamics_are_shown_where_a_phase_recorded_them(
+    tmp_path: pathlib.Path, names: tuple[str, ...]
+) -> None:
     workdir = _write_workdir(tmp_path)
+    path = workdir / "adafocal" / "seed_0" / "results.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"label_names": names}))
     folder = workdir / "phases" / "records" / "seed_0"
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
@@ -84,7 +89,8 @@ def test_training_dynamics_are_shown_where_a_phase_recorded_them(tmp_path: pathl
     report.write_report(workdir)
     page = (workdir / "report.html").read_text()
     assert "Training dynamics of the examples" in page
-    listed = re.findall(r"^\| (\d{3}) +\| +7 \| +(-?\d+\.\d\d) \|", page, re.M)
+    label = names[7] if names else "7"
+    listed = re.findall(rf"^\| (\d{{3}}) +\| +{label} \| +(-?\d+\.\d\d) \|", page, re.M)
     assert len(listed) == 20
     order = np.argsort(aum)[:20]
     assert [int(number) for number, _ in listed] == (100 + order).tolist()
@@ -220,6 +226,33 @@ def test_everything_is_escaped(tmp_path: pathlib.Path) -> None:
     assert page.all("img")[0]["alt"] == evil
     for tag in ("title", "h1", "h2", "figcaption", "pre"):
         assert page.text[tag][0] == evil, tag
+
+
+@pytest.mark.parametrize(
+    ("asked", "order"),
+    [
+        ("zeta, cross_entropy,adafocal", ["zeta", "cross_entropy", "adafocal", "brier", "mmce"]),
+        ("mmce", ["cross_entropy", "mmce", "adafocal", "brier", "zeta"]),
+    ],
+)
+def test_methods_stand_in_the_order_in_which_they_were_asked_for(
+    tmp_path: pathlib.Path, asked: str, order: list[str]
+) -> None:
+    for method in ("adafocal", "brier", "cross_entropy", "mmce", "zeta"):
+        for seed in (10, 2) if method == "zeta" else (2,):
+            _write_run(tmp_path, method, seed, 1.5)
+    config = {"method": {"name": asked}}
+    (tmp_path / "config.json").write_text(json.dumps({"config": config}))
+    text = report.write_report(tmp_path)
+    assert [line.split()[0] for line in text.splitlines()[2:7]] == order
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert list(summary["methods"]) == order
+    assert summary["methods"]["zeta"]["seeds"] == [2, 10]
+    markdown = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| (\w+) +\|", markdown, re.M)[1:6] == order
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r'<th scope="row">(\w+)<', page)[:5] == order
+    assert f"Curves over the epochs of {', '.join(order)}" in page
 
 
 def test_neighbours_are_written(written: tuple[pathlib.Path, str]) -> None:

@@ -48,7 +48,10 @@ def test_sets_stand_side_by_side() -> None:
         ]
         records.append(record | {"splits": record["splits"] | {"mnli": outside}})
     text = report.summary_markdown(report.summarise(records))
-    header, _, *rows = _rows(text, "Accuracy, F1 and ECE by set")
+    title = "Accuracy, F1 and ECE by set"
+    meaning, table = text.split(f"## {title}\n\n")[1].split("\n\n", 1)
+    assert meaning.startswith("F1: macro; in brackets, weighted")
+    header, _, *rows = _rows(f"# {title}\n{table}", title)
     assert header == [
         "method", "test: accuracy %", "test: ECE-10 %", "test: ECE-10 % +T",
         "mnli: accuracy %", "mnli: ECE-10 %",
@@ -57,8 +60,9 @@ def test_sets_stand_side_by_side() -> None:
         ["ce", "90.00", "20.00", "10.00", "70.00", "40.00"],
         ["ours", "90.00", "**10.00**", "**5.00**", "70.00", "**20.00**"],
     ]
-    alone = report.summary_markdown(report.summarise([_record("ce", 0, {"ece_10": 0.1})]))
-    assert "Accuracy, F1 and ECE by set" not in alone
+    summary = report.summarise([_record("ce", 0, {"ece_10": 0.1})])
+    assert title not in report.summary_markdown(summary)
+    assert title in report.summary_markdown(summary, texts=True)
 
 
 def test_mean_std_and_number_over_seeds() -> None:
@@ -171,6 +175,29 @@ def test_text_fits_a_terminal_of_100_columns(name: str) -> None:
     assert len({len(line) for line in table}) == 1, "columns are aligned"
     assert re.match(r"method +error % +NLL +ECE width % +\+T +ECE mass % +\+T +T$", table[0])
     assert [line[0] for line in table[1:]] == list("012345678")
+
+
+def test_text_of_texts_has_f1_in_the_place_of_nll() -> None:
+    rng = np.random.default_rng(0)
+    keys = ("accuracy", "nll", "f1_macro", "f1_weighted", "ece", "ece_mass")
+    records = [
+        _record(f"method_{i}", seed, dict.fromkeys(keys, rng.uniform()), dict.fromkeys(keys, 0.3))
+        for i in range(3)
+        for seed in range(2)
+    ]
+    lines = report.comparison_text(report.summarise(records), texts=True).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert re.match(r"method +error % +F1 macro % +ECE width % +\+T +ECE mass % +\+T +T$", lines[1])
+    means = [np.mean([_f1(r) for r in records[i : i + 2]]) for i in (0, 2, 4)]
+    shown = [line.split()[2] for line in lines[2:5]]
+    assert [float(cell.split("±")[0]) for cell in shown] == pytest.approx(
+        [100 * mean for mean in means], abs=0.005
+    )
+    assert shown[int(np.argmax(means))].endswith("*"), "more is better"
+
+
+def _f1(record: dict) -> float:
+    return record["splits"]["test"][0]["metrics"]["f1_macro"]
 
 
 def test_text_marks_the_best_and_gives_the_temperature() -> None:

@@ -200,6 +200,21 @@ def test_focal_losses_are_those_of_the_library() -> None:
     assert _drawn(figure).std() > 10
 
 
+def test_dynamics_have_the_medians_of_both_panels() -> None:
+    rng = np.random.default_rng(0)
+    keys = ("confidence", "variability", "correctness")
+    records = {"aum": rng.normal(size=41), **{key: rng.uniform(size=41) for key in keys}}
+    records["aum"][0] = records["confidence"][0] = np.nan  # an example that was never seen
+    figure = report.plot_dynamics(records)
+    margins, data_map = figure.axes[:2]
+    aum, confidence = (float(np.nanmedian(records[key])) for key in ("aum", "confidence"))
+    assert set(margins.lines[0].get_xdata()) == {aum}
+    assert set(data_map.lines[0].get_ydata()) == {confidence}
+    told = [axes.texts[0].get_text() for axes in (margins, data_map)]
+    assert told == [f"median {aum:.2f}", f"median {confidence:.2f}"]
+    assert _drawn(figure).std() > 10
+
+
 def test_roc_has_a_colour_per_method_solid_before_and_dashed_after() -> None:
     rng = np.random.default_rng(0)
     outside = np.arange(300) >= 200

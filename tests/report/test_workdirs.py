@@ -1,0 +1,101 @@
+"""Several workdirs in one table per set."""
+
+import json
+import pathlib
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calib_jax import report
+
+
+def _judgement(name: str, accuracy: float, error: float) -> dict[str, Any]:
+    metrics = {"accuracy": accuracy, "f1_macro": accuracy - 0.1, "f1_weighted": accuracy - 0.05}
+    metrics |= {"ece": 0.9, "ece_10": error, "nll": 1.0}
+    parameters = {} if name == "uncalibrated" else {"temperature": [1.5]}
+    return {"name": name, "metrics": metrics, "intervals": {}, "parameters": parameters}
+
+
+def _train(
+    workdir: pathlib.Path, model: str, method: str, accuracies: list[float], scaling: str
+) -> pathlib.Path:
+    for seed, accuracy in enumerate(accuracies):
+        folder = workdir / method / f"seed_{seed}"
+        (folder / "logits").mkdir(parents=True)
+        judgements = [_judgement("uncalibrated", accuracy, 0.2), _judgement("spline", accuracy, 0)]
+        judgements.append(_judgement(scaling, accuracy, 0.1))
+        splits = {"test": judgements, "emotion_stimulus": judgements[:1]}
+        record = {"method": method, "seed": seed, "num_parameters": 9, "train_seconds": 1.0}
+        (folder / "results.json").write_text(json.dumps(record | {"splits": splits}))
+        np.savez(folder / "logits" / "test.npz", logits=np.zeros((40, 6)), labels=np.zeros(40))
+    config = {"data": {"name": "isear"}, "model": {"name": model}}
+    (workdir / "config.json").write_text(json.dumps({"config": config}))
+    return workdir
+
+
+def _ask(workdir: pathlib.Path, data: str, accuracies: list[float]) -> pathlib.Path:
+    workdir.mkdir()
+    settings = {"data": data, "split": "test", "model": "org/llama", "shots": 2}
+    results = [
+        _judgement(f"seed {i}", a, 0.3) | {"seed": i, "malformed": {}}
+        for i, a in enumerate(accuracies)
+    ]
+    (workdir / "settings.json").write_text(json.dumps({"settings": settings}))
+    content = {"settings": settings, "num_examples": 30, "results": results}
+    (workdir / "results.json").write_text(json.dumps(content))
+    return workdir
+
+
+def _rows(text: str, title: str) -> list[list[str]]:
+    table = text.split(f"## {title}\n\n")[1].split("\n\n")[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    return [rows[0], *rows[2:]]
+
+
+def test_networks_and_language_models_join_in_a_table_per_set(tmp_path: pathlib.Path) -> None:
+    text = report.compare_workdirs([
+        _train(tmp_path / "isear", "roberta", "csd", [0.6, 0.7], "temperature_ece"),
+        _train(tmp_path / "isear_lcl", "electra", "lcl", [0.5], "temperature"),
+        _ask(tmp_path / "asked", "isear", [0.4, 0.5]),
+        _ask(tmp_path / "other", "emotion_stimulus", [0.8]),
+    ])  # fmt: skip
+    assert re.findall(r"^## (\w+)", text, re.M) == ["isear", "emotion_stimulus"]
+    assert _rows(text, "isear") == [
+        ["method", "examples", "accuracy %", "F1 %", "ECE-10 %", "ECE-10 % +T"],
+        ["isear/csd", "40", "**65.00±7.07**", "**55.00±7.07** (60.00±7.07)", "**20.00±0.00**",
+         "10.00±0.00"],
+        ["isear_lcl/lcl", "40", "50.00", "40.00 (45.00)", "**20.00**", "10.00"],
+        ["asked/org/llama", "30", "45.00±7.07", "35.00±7.07 (40.00±7.07)", "30.00±0.00", "–"],
+    ]  # fmt: skip
+    shifted = _rows(text, "emotion_stimulus")
+    assert [row[:3] for row in shifted[1:]] == [
+        ["isear/csd", "–", "65.00±7.07"],
+        ["isear_lcl/lcl", "–", "50.00"],
+        ["other/org/llama", "30", "**80.00**"],
+    ]
+    assert text.splitlines()[-4:] == [
+        "- isear: roberta, seeds 0, 1, +T by temperature_ece",
+        "- isear_lcl: electra, seed 0, +T by temperature",
+        "- asked: org/llama, 2 examples per class in the prompt, seeds 0, 1",
+        "- other: org/llama, 2 examples per class in the prompt, seed 0",
+    ]
+
+
+def test_workdirs_of_one_name_are_told_apart(tmp_path: pathlib.Path) -> None:
+    workdirs = [
+        _train(tmp_path / part / "isear", "bert", "ce", [0.5], "temperature") for part in "ab"
+    ]
+    found = [row[0] for row in _rows(report.compare_workdirs(workdirs), "isear")[1:]]
+    assert found == [f"{workdir}/ce" for workdir in workdirs]
+    with pytest.raises(ValueError, match="ce with seed 0 is there twice"):
+        report.compare_workdirs([workdirs[0], workdirs[0]])
+
+
+def test_what_is_not_finished_is_named(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ValueError, match=r"isear: no finished run, expected .*; train first"):
+        report.compare_workdirs([tmp_path / "isear"])
+    (_ask(tmp_path / "asked", "isear", [0.5]) / "results.json").unlink()
+    with pytest.raises(ValueError, match=r"results.json: .*run calib_jax.llm until all is answer"):
+        report.compare_workdirs([tmp_path / "asked"])
