@@ -2,7 +2,8 @@
 
 A case has one contestant of ours and its rivals. All results are compared before anything is timed.
 Then the contestants take turns, round after round, so that whatever else the machine does hits all
-of them; a ratio is between medians of the same rounds.
+of them, and in another order each round, so that none always comes first or after the same other; a
+ratio is between medians of the same rounds.
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ import numpy as np
 NOT_INSTALLED = "not installed (pip install -e '.[bench]')"
 
 ROUNDS, QUICK_ROUNDS = 7, 3
-_CASE_SECONDS = 15.0  # after so long no round begins that a quick go would not have
+_CASE_SECONDS = 15.0  # after so long no round begins but for a quick go, or for equal turns
 _TURN_SECONDS = 0.05  # a turn repeats a fast call for about this long
 _MOST_PER_TURN = 40
 
@@ -205,7 +206,13 @@ def take_turns(
     *,
     before_call: Callable[[Any], None] = lambda name: None,
 ) -> dict[Any, list[float]]:
-    """Seconds of each timed call, by its name. Everything has run once already; here it runs warm."""
+    """Seconds of each timed call, by its name. Everything has run once already; here it runs warm.
+
+    Rounds are added until each has come first equally often, unless there are more calls than rounds.
+    """
+    names = list(calls)
+    whole = len(names) if 0 < len(names) <= rounds else 1
+    rounds = -(-rounds // whole) * whole
     usual: dict[Hashable, float] = {}
     samples: dict[Hashable, list[float]] = {name: [] for name in calls}
     start = time.perf_counter()
@@ -213,9 +220,11 @@ def take_turns(
     gc.disable()
     try:
         for turn in range(rounds):
-            if turn >= QUICK_ROUNDS and time.perf_counter() - start > _CASE_SECONDS:
+            late = turn >= QUICK_ROUNDS and time.perf_counter() - start > _CASE_SECONDS
+            if late and turn % whole == 0:
                 break
-            for name, call in calls.items():
+            for index in order(len(names), turn):
+                name, call = names[index], calls[names[index]]
                 before_call(name)
                 if usual.get(name, 0.0) < _TURN_SECONDS:
                     # The one before left its data in the caches and its threads spinning.
@@ -226,6 +235,18 @@ def take_turns(
     finally:
         gc.enable()
     return samples
+
+
+def order(count: int, turn: int) -> list[int]:
+    """Who comes when in a round: a Williams design.
+
+    In `count` rounds each has every place once. What a call leaves behind (threads that spin, caches)
+    hits the next one, so in these rounds each also comes once right after every other; an odd number
+    needs as many rounds again, backwards.
+    """
+    zigzag = [(i + 1) // 2 if i % 2 else -(i // 2) for i in range(count)]  # 0, 1, -1, 2, -2, …
+    places = [(turn + step) % count for step in zigzag]
+    return places[::-1] if turn // max(count, 1) % 2 else places
 
 
 def _before(variant: Variant) -> None:

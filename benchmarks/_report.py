@@ -15,6 +15,7 @@ import jax
 
 from benchmarks import _harness, _picture
 from benchmarks._harness import Case, Fact, Row
+from calib_jax import experiment
 
 _PACKAGES = (
     *("calib_jax", "jax", "jaxlib", "numpy", "scipy", "scikit-learn", "torch", "torchmetrics"),
@@ -203,6 +204,7 @@ def _environment() -> dict[str, str]:
         "machine": f"{_processor()}, {cores} cores, {platform.system()} {platform.machine()}",
         "jax": ", ".join(sorted({d.device_kind for d in jax.devices()})),
         "python": platform.python_version(),
+        "git": experiment.git_hash() or "not run from a repository",
     }
     if hasattr(os, "getloadavg"):
         load = os.getloadavg()[0]

@@ -89,4 +89,4 @@ class OneStep:
         """The program of the step; the same, and at once, if the step has been called."""
         piece = self.piece
         given = piece.arrays, piece.rows, piece.weights, np.int32(piece.num_steps), self.key
-        return self.trainer._run.lower(self.state, *given, length=piece.length).compile()
+        return self.trainer._run.lower(self.state, *given).compile()

@@ -132,17 +132,15 @@ def _compile(method: str, sharding: str, devices: int) -> Any:
         handed={"aum": np.arange(len(texts), dtype=np.float32)},
     )
     batch = _ROWS * devices
-    everywhere = _mesh.replicated(trainer.mesh)
+    split = _mesh.split(trainer.mesh)
     piece = next(trainer.train.pieces(trainer.train.shuffled(0, 0), 0, 1))
     arrays = {
-        key: jax.ShapeDtypeStruct((batch, *x.shape[1:]), x.dtype, sharding=everywhere)
+        key: jax.ShapeDtypeStruct((batch, *x.shape[1:]), x.dtype, sharding=split)
         for key, x in piece.arrays.items()
     }
-    rows, weights = np.zeros((1, batch), np.int32), np.ones((1, batch), np.float32)
-    return trainer._run.lower(
-        trainer.abstract_state(), arrays, rows, weights, np.int32(1), jax.random.key(0),
-        length=piece.length,
-    ).compile()  # fmt: skip
+    weights, key = np.ones((1, batch), np.float32), jax.random.key(0)
+    given = arrays, None, weights, np.int32(1), key
+    return trainer._run.lower(trainer.abstract_state(), *given).compile()
 
 
 if __name__ == "__main__":

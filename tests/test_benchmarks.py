@@ -4,11 +4,13 @@ Needs no other library.
 """
 
 import importlib
+import itertools
 import json
 import os
 import pkgutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -123,6 +125,41 @@ def test_relative_tolerance(harness: ModuleType) -> None:
     assert not first.failed
     assert second.failed
     assert second.tolerance == "0.1 relative"
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 15, 16])
+def test_nobody_always_comes_first_or_after_the_same(harness: ModuleType, count: int) -> None:
+    rounds = [harness.order(count, turn) for turn in range(2 * count)]
+    for half in (rounds[:count], rounds[count:]):
+        for place in zip(*half, strict=True):
+            assert sorted(place) == list(range(count))
+    pairs = Counter(pair for one in rounds for pair in itertools.pairwise(one))
+    assert set(pairs.values()) <= {2}
+    assert len(pairs) == count * (count - 1)
+
+
+@pytest.mark.parametrize(
+    ("count", "rounds", "done"), [(0, 3, 3), (1, 3, 3), (2, 7, 8), (3, 7, 9), (5, 7, 10), (9, 3, 3)]
+)
+@pytest.mark.parametrize("slow", [False, True])
+def test_each_comes_first_equally_often(
+    harness: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    rounds: int,
+    done: int,
+    slow: bool,
+) -> None:
+    monkeypatch.setattr(harness, "_TURN_SECONDS", 1e-12)  # one call a turn
+    monkeypatch.setattr(harness, "_CASE_SECONDS", -1.0 if slow else 60.0)
+    turns: list[int] = []
+    calls = {name: lambda: None for name in range(count)}
+    samples = harness.take_turns(calls, rounds, before_call=turns.append)
+    if slow:  # ends after the first three rounds in which all had their turn
+        done = -(-3 // count) * count if 0 < count <= rounds else 3
+    assert [len(times) for times in samples.values()] == [done] * count
+    often = Counter(turns[::count]) if count else Counter()
+    assert set(often.values()) <= ({done // count} if 0 < count <= done else {1})
 
 
 def test_one_report_for_all_suites(
