@@ -136,6 +136,38 @@ def test_dry_run(path, network, fake_data, monkeypatch, tmp_path) -> None:
     assert f"--config {path.relative_to(ROOT)}" in docstring
 
 
+# Table 7 of the paper on Sim-MixUp and calibrated self-distillation, and its section on fine-tuning.
+EMOTION = {
+    "goemotions": (64, 2.5e-5, "dailydialog", 8),
+    "empathetic_dialogues": (64, 5e-5, "ssec", 16),
+    "isear": (32, 2.5e-5, "emotion_stimulus", 8),
+}
+
+
+@pytest.mark.parametrize("name", EMOTION)
+def test_emotion_configs_have_the_published_numbers(name: str) -> None:
+    config = _load(ROOT / "configs" / "emotion" / f"{name}.py").get_config("roberta")
+    batch_size, rate, shifted, tuned_by = EMOTION[name]
+    assert (config.train.batch_size, config.train.epochs) == (batch_size, 3)
+    assert dict(config.optimizer) | {
+        "name": "adamw", "learning_rate": rate, "weight_decay": 0.001, "clip_norm": 3.0,
+    } == dict(config.optimizer)  # fmt: skip
+    assert len(config.seeds) == 5
+    assert (config.data.name, config.data.shift, config.fine_tune.data) == (
+        name, (shifted,), shifted,
+    )  # fmt: skip
+    assert (config.fine_tune.epochs, config.fine_tune.batch_size) == (4, tuned_by)
+    assert config.calibrate[0] == "temperature_ece"
+    for method in ("sim_mixup", "ea_mixup"):
+        options = config.method[method]
+        assert options.alpha == 5.0
+        assert (options.similar, options.dissimilar) == (0.1, 0.1)  # and 0.8 of what is not mixed
+        assert options.categorise == "data_map"
+    assert config.method.csd.generations == config.method.sd.generations == 4
+    assert config.method.csd.calibrated
+    assert not config.method.sd.calibrated
+
+
 def _tokenizer(folder: pathlib.Path) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from calib_jax import data
+
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
@@ -57,6 +59,21 @@ def test_command(command: str, tmp_path: pathlib.Path) -> None:
         [sys.executable, *arguments[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", data.NAMES)
+def test_every_data_set_has_its_place_in_the_documents(name: str, tmp_path: pathlib.Path) -> None:
+    table = (ROOT / "docs" / "data.md").read_text()
+    (row,) = [line for line in table.splitlines() if line.startswith(f"| `{name}` |")]
+    if name == "digits":
+        return
+    place = row.split("`")[3].rstrip("/")
+    found, message = True, ""  # elsewhere on this machine, perhaps
+    try:
+        data.load(name, "test", tmp_path)
+    except ValueError as error:
+        found, message = False, str(error)
+    assert found or f"/{place}" in message
 
 
 def test_the_readme_has_both_commands_first() -> None:

@@ -5,20 +5,23 @@
 After the colon: roberta for the rows of tables 1 to 4, or electra for the row of LCL, in a workdir
 of its own. Tables 8 and 9 are
 --config.method.name=csd,csd_scaled,sim_mixup_csd,sim_mixup_csd_scaled. Tables 11 and 12 are in the
-report as generations; the first is the teacher, a method of its own. All that need a data map share
-one recording phase per seed. Needs in CALIB_JAX_DATA isear/, emotion-stimulus/ and
-models/roberta-base or models/electra-base-discriminator in the Hugging Face layout (or another as
+report as generations; the first is the teacher, a method of its own. The rows of language models
+are made by python -m calib_jax.llm. All that need a data map share one recording phase per seed.
+Needs in CALIB_JAX_DATA isear/, emotion-stimulus/ and models/roberta-base or
+models/electra-base-discriminator in the Hugging Face layout (or another as
 config.model.pretrained).
 
 Published: AdamW 2.5e-5, weight decay 0.001, clipping at 3, batch 32, at most 3 epochs, 4
-generations; Beta(5, 5); the temperature of 0.01, 0.02, ..., 5 with the least ECE on validation;
-fine-tuning for 4 epochs with batch 8.
+generations; Beta(5, 5) and weights 0.8 / 0.1 / 0.1; the temperature of 0.01, 0.02, ..., 5 with the
+least ECE on validation; fine-tuning with 3 % of Emotion-Stimulus for 4 epochs with batch 8.
 Our choice: RoBERTa's own head, features mixed before its last layer; 3 epochs at a constant rate
-and the last of them; the first 128 tokens; weights 0.8 / 0.1 / 0.1, and a batch of easy and one of
-ambiguous examples in a step; fine-tuning at the same rate, with as much weight on mixtures as on
-the new examples; 3 % of Emotion-Stimulus to fine-tune with; the best generation by likelihood on
-validation. LCL with its authors' settings: 2e-5 with linear decay, weight decay 0.01, clipping at
-1, batch 10, 5 epochs.
+and the last of them; the first 128 tokens; a batch of easy and one of ambiguous examples in a step,
+which find their partners in each other (config.method.sim_mixup.partners=bank: in the whole other
+half), so that an epoch has half as many updates as without mixup; Rand-M-MixUp trains on mixtures
+alone, EA-M-MixUp and Sim-MixUp with 0.8 of the weight on examples as they are; fine-tuning at the
+same rate, with as much weight on mixtures as on the new examples; the best generation by likelihood
+on validation. LCL with its authors' settings: 2e-5 with linear decay, weight decay 0.01, clipping
+at 1, batch 10, 5 epochs.
 """
 
 from calib_jax import experiment
@@ -35,11 +38,6 @@ def get_config(network="roberta"):
     config.data.shift = ("emotion_stimulus",)
     config.model.name = network
     config.optimizer.name = "adamw"
-    config.fine_tune.data = "emotion_stimulus"
-    config.fine_tune.shares = (
-        0.6,
-    )  # of the 5 % that are kept for it: 3 %; 0.2 for 1 %, 1.0 for 5 %
-    config.fine_tune.batch_size = 8
     config.calibrate = ("temperature_ece", "temperature")
     if network == "electra":
         config.method.name = "lcl"
@@ -53,6 +51,10 @@ def get_config(network="roberta"):
         return config
 
     config.model.pretrained = "models/roberta-base"
+    config.fine_tune.data = "emotion_stimulus"
+    # Of the 5 % that are kept for it: 3 %; 0.2 for 1 %, 1.0 for 5 %.
+    config.fine_tune.shares = (0.6,)
+    config.fine_tune.batch_size = 8
     config.optimizer.learning_rate = 2.5e-5
     config.optimizer.weight_decay = 0.001
     config.optimizer.clip_norm = 3.0

@@ -197,6 +197,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "densenet121": {"blocks": (2, 2), "growth": 4},
     "densenet121_imagenet": {"blocks": (2, 2), "growth": 4},
     "text_cnn": {"vocab_size": 50},
+    "mlp": {},
 }
 
 
@@ -209,13 +210,14 @@ def check_lowering(name: str, dtype: str, options: dict[str, Any]) -> None:
     assert {aval.dtype for aval in exported.out_avals} == {np.dtype(np.float32)}
     lines = exported.mlir_module().splitlines()
     # An encoder's attention has some float32 products: its softmax is float32.
-    operation = "stablehlo.dot_general" if name in ENCODERS else "stablehlo.convolution"
+    dense = name in ENCODERS or name == "mlp"
+    operation = "stablehlo.dot_general" if dense else "stablehlo.convolution"
     products = ["xbf16>" in line for line in lines if operation in line]
-    assert len(products) >= 6
+    assert len(products) >= (5 if name == "mlp" else 6)
     if dtype == "float32":
         assert not any(products)
     else:
-        assert any(products) if name in ENCODERS else all(products)
+        assert any(products) if dense else all(products)
 
 
 @pytest.mark.parametrize("name", SMALL)
