@@ -1,5 +1,6 @@
 """Every code block of the README runs."""
 
+import os
 import pathlib
 import re
 import shlex
@@ -14,6 +15,8 @@ from calib_jax import data
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+# Compiled as users have it, not as the tests do.
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
 PYTHON = [code for language, code in BLOCKS if language == "python"]
 COMMANDS = [
     line.strip()
@@ -30,11 +33,20 @@ def _work_of(command: str) -> str:
     return " && ".join(steps)
 
 
+def _run(*arguments: str, folder: pathlib.Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+
 @pytest.mark.parametrize("code", PYTHON, ids=lambda code: code.splitlines()[0][:40])
 def test_python_block(code: str, tmp_path: pathlib.Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
+    done = _run("-c", code, folder=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
@@ -55,9 +67,7 @@ def test_command(command: str, tmp_path: pathlib.Path) -> None:
     make = rng + "[np.savez(f, logits=z, labels=y) for f in ('predictions', 'validation')]"
     subprocess.run([sys.executable, "-c", make], cwd=tmp_path, check=True)
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
-    done = subprocess.run(
-        [sys.executable, *arguments[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=600
-    )
+    done = _run(*arguments[1:], folder=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

@@ -11,6 +11,7 @@ import time
 import jax
 import numpy as np
 import pytest
+from quick import with_devices
 
 from calib_jax import main, train
 
@@ -23,8 +24,6 @@ def _start(workdir: pathlib.Path, number: int, address: str) -> subprocess.Popen
         "JAX_COORDINATOR_ADDRESS": address,
         "JAX_NUM_PROCESSES": "2",
         "JAX_PROCESS_ID": str(number),
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-        "NPROC": "32",
     }
     return subprocess.Popen(
         [
@@ -32,7 +31,7 @@ def _start(workdir: pathlib.Path, number: int, address: str) -> subprocess.Popen
             *("--workdir", str(workdir), "--config.checkpoint.seconds=1"),
         ],
         cwd=ROOT,
-        env=os.environ | settings,
+        env=with_devices(4, **settings),
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -11,6 +11,7 @@ import textwrap
 
 import numpy as np
 import pytest
+from quick import with_devices
 
 CHILD = textwrap.dedent(
     """
@@ -87,12 +88,7 @@ NAMES = [
 
 @pytest.fixture(scope="module")
 def numbers():
-    env = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-        "NPROC": "32",  # XLA's CPU thread pool; with fewer threads collectives may wait forever
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
+    env = with_devices(8, PYTHONPATH=os.pathsep.join(sys.path))
     done = subprocess.run(
         [sys.executable, "-c", CHILD], env=env, capture_output=True, text=True, timeout=300
     )

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from quick import with_devices
 
 from calib_jax import models
 from calib_jax.models._resnet import average_pool, batch_norm
@@ -477,12 +478,7 @@ CHILD = textwrap.dedent(
 
 def test_eight_devices_agree_with_one() -> None:
     """Batch statistics are of the whole batch, wherever its parts are; so are the gradients."""
-    env = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-        "NPROC": "32",  # XLA's CPU thread pool; with fewer threads collectives may wait forever
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
+    env = with_devices(8, PYTHONPATH=os.pathsep.join(sys.path))
     done = subprocess.run(
         [sys.executable, "-c", CHILD, __file__],
         env=env,

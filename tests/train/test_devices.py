@@ -1,6 +1,5 @@
 """One device and eight give the same training."""
 
-import os
 import pathlib
 import socket
 import subprocess
@@ -10,15 +9,10 @@ import jax
 import numpy as np
 import pytest
 from experiment import on_devices, small
+from quick import with_devices
 
 TESTS = pathlib.Path(__file__).parent.parent
-# As many threads as XLA wants for eight devices, however few cores there are; and this clone of the
-# library, whichever is installed.
-ENVIRONMENT = {
-    "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-    "NPROC": "32",
-    "PYTHONPATH": f"{TESTS}:{TESTS.parent}",
-}
+CLONE = f"{TESTS}:{TESTS.parent}"  # this one, whichever is installed
 
 IN_PROCESSES = ("adafocal", "aum_mixup", "fsdp", "streamed")
 
@@ -34,7 +28,7 @@ def eight(folder: pathlib.Path) -> dict[str, np.ndarray]:
     (folder / "eight").mkdir()
     done = subprocess.run(
         [sys.executable, on_devices.__file__, folder / "eight.npz", folder / "eight"],
-        env=os.environ | ENVIRONMENT,
+        env=with_devices(8, PYTHONPATH=CLONE),
         capture_output=True,
         text=True,
         timeout=500,
@@ -52,9 +46,9 @@ def processes(folder: pathlib.Path) -> dict[str, np.ndarray]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    settings = os.environ | ENVIRONMENT | {"JAX_COORDINATOR_ADDRESS": address}
-    settings |= {"JAX_NUM_PROCESSES": "2"}
-    settings["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+    settings = with_devices(
+        4, PYTHONPATH=CLONE, JAX_COORDINATOR_ADDRESS=address, JAX_NUM_PROCESSES="2"
+    )
     both = [
         subprocess.Popen(
             [sys.executable, on_devices.__file__, *arguments],
