@@ -56,6 +56,8 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(
             self._folder, options=options, item_names=tuple(handlers), item_handlers=handlers
         )
+        # The manager's own restore waits for all processes, those that could not read it included.
+        self._reader = ocp.CompositeCheckpointHandler(**handlers)
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -92,17 +94,12 @@ class Checkpoints:
         for step in sorted(self._manager.all_steps(), reverse=True):
             if step > at_most:
                 continue
-            state: TrainState | None = None
-            problem: Exception = ValueError("another process could not read it")
             try:
-                state = self._read(step, like)
+                return self._read(step, like)
             except Exception as error:  # whatever is wrong with the files, there is the one before
                 if _may_pass(error):
                     raise
-                problem = error
-            if not together(state is None)[0]:
-                return state
-            self._put_aside(step, problem)
+                self._put_aside(step, error)
             self._manager.reload()
             if not self._manager.all_steps():
                 self._say("no checkpoint is left: beginning anew")
@@ -122,11 +119,25 @@ class Checkpoints:
             ) from error
 
     def _read(self, step: int, like: TrainState) -> Any:
+        """A checkpoint; if any process cannot read its part, all raise, in the same place."""
         items = ocp.args.Composite(
             state=ocp.args.StandardRestore(like), check=ocp.args.JsonRestore()
         )
-        found = self._manager.restore(step, args=items)
-        if _fingerprint(found.state) != found.check["fingerprint"]:
+        self.wait()  # it may be being written
+        problem: Exception | None = None
+        try:
+            found = self._reader.restore(self._folder / str(step), args=items)
+            saved = found.check["fingerprint"]
+        except Exception as error:
+            problem = error
+        passing, damaged = _may_pass(problem), problem is not None
+        # Before the values are compared, for which the processes send each other their parts.
+        any_passing, any_damaged = together(passing, damaged)
+        if any_passing and not passing:
+            raise OSError(f"another process could not read checkpoint {step} this time")
+        if any_damaged:
+            raise problem or ValueError("another process could not read it")
+        if _fingerprint(found.state) != saved:
             raise ValueError("its values are not those that were saved")
         return found.state
 
@@ -163,7 +174,7 @@ def _fingerprint(state: Any) -> int:
     return crc
 
 
-def _may_pass(error: Exception) -> bool:
+def _may_pass(error: Exception | None) -> bool:
     """Whether the disk or the memory is at fault: the same files may well be read the next time."""
     damage = FileNotFoundError, NotADirectoryError, IsADirectoryError
     passing = OSError, MemoryError, jax.errors.JaxRuntimeError

@@ -14,6 +14,7 @@ from unittest import mock
 
 import jax
 import numpy as np
+import orbax.checkpoint as ocp
 from experiment import small
 from jax.sharding import AxisType, Mesh
 
@@ -71,6 +72,11 @@ def results(folder: pathlib.Path, kinds: Iterable[str] = KINDS) -> dict[str, np.
             part, options = small.images(20, 3), {"eps": 0.1, "steps": 2, "restarts": 2, "seed": 0}
             for key, value in _robustness.attack(made, state, part, **options).items():
                 found[f"adafocal attack {key}"] = np.asarray(value)
+        if kind == "fsdp":
+            again = _with_a_damaged_part(made, folder / "damaged")
+            pairs = zip(jax.tree.leaves(state), jax.tree.leaves(again), strict=True)
+            same = [np.array_equal(train.whole(a), train.whole(b)) for a, b in pairs]
+            found["gone back"] = np.asarray(all(same))
     # Eight seeds, one for each of eight devices, and three, whose batches are dealt out.
     made = trainer("adafocal")
     for seeds in (range(8), range(3)):
@@ -84,6 +90,24 @@ def _resumed(made: train.Trainer, folder: pathlib.Path, whole: train.TrainState)
     stop_after(made, folder, 3 if jax.process_count() == 1 else 2)  # several stop a call later
     small.assert_same(small.fit(made, folder), whole)
     return True
+
+
+def _with_a_damaged_part(made: train.Trainer, folder: pathlib.Path) -> train.TrainState:
+    """All go back if the last process cannot read its part of the newest checkpoint."""
+    small.fit(made, folder, save_seconds=0.0)
+    restore, steps = ocp.CompositeCheckpointHandler.restore, []
+
+    def restored(self: ocp.CompositeCheckpointHandler, place: pathlib.Path, **options: Any) -> Any:
+        steps.append(int(place.name))
+        if len(steps) == 1 and jax.process_index() == jax.process_count() - 1:
+            raise ValueError("damaged")
+        return restore(self, place, **options)
+
+    with mock.patch.object(ocp.CompositeCheckpointHandler, "restore", restored):
+        state = small.fit(made, folder)
+    assert steps == sorted(steps, reverse=True), steps
+    assert len(steps) == 2, steps
+    return state
 
 
 def stop_after(made: train.Trainer, folder: pathlib.Path, calls: int) -> None:

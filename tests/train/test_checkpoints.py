@@ -13,7 +13,7 @@ import pytest
 from experiment.small import assert_same
 
 from calib_jax import train
-from calib_jax.train import _mesh, _step
+from calib_jax.train import _checkpoints, _mesh, _step
 
 EVERYWHERE = _mesh.replicated(_mesh.make_mesh())
 
@@ -194,11 +194,36 @@ def test_a_disk_or_memory_that_fails_for_once_costs_no_checkpoint(
     shutil.copytree(two, tmp_path / "x")
     with _open(tmp_path / "x") as checkpoints:
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoints._manager, "restore", mock.Mock(side_effect=error))
+            patch.setattr(checkpoints._reader, "restore", mock.Mock(side_effect=error))
             with pytest.raises(type(error)):
                 checkpoints.restore(LIKE)
         assert _steps(tmp_path / "x") == [1, 2]
         assert_same(checkpoints.restore(LIKE), _state(2))
+
+
+@pytest.mark.parametrize("passing", [False, True])
+def test_what_another_process_cannot_read_nobody_does(
+    two: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, passing: bool
+) -> None:
+    shutil.copytree(two, tmp_path / "x")
+    agreed = mock.Mock(side_effect=[(passing, True), (False, False)])
+    monkeypatch.setattr(_checkpoints, "together", agreed)
+    # Its parts would be waited for.
+    compared = mock.Mock(wraps=_checkpoints._fingerprint)
+    monkeypatch.setattr(_checkpoints, "_fingerprint", compared)
+    said: list[str] = []
+    with _open(tmp_path / "x", said) as checkpoints:
+        if passing:
+            with pytest.raises(OSError, match="another process could not read checkpoint 2 this"):
+                checkpoints.restore(LIKE)
+            assert _steps(tmp_path / "x") == [1, 2]
+            assert not compared.called
+        else:
+            assert_same(checkpoints.restore(LIKE), _state(1))
+            assert _steps(tmp_path / "x") == [1]
+            assert "another process could not read it" in said[0]
+            assert compared.call_count == 1
+    assert agreed.call_args_list[0] == mock.call(False, False)
 
 
 def test_a_changed_byte_is_noticed(two: pathlib.Path, tmp_path: pathlib.Path) -> None:

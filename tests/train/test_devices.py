@@ -107,6 +107,7 @@ def test_two_processes_are_one_run(
 ) -> None:
     assert processes["devices"] == 8
     assert processes["resumed"]
+    assert processes["gone back"]
     names = [name for name in processes if name.startswith((f"{kind}.", f"{kind} "))]
     assert any(".params" in name for name in names)
     assert any(" val/nll" in name for name in names)
@@ -135,6 +136,7 @@ def _start(kind: str) -> dict[str, np.ndarray]:
 
 def test_eight_devices_compile_once_and_resume_bit_for_bit(eight: dict[str, np.ndarray]) -> None:
     assert eight["resumed"]
+    assert eight["gone back"]
     for kind in on_devices.KINDS:
         assert eight[f"{kind} compilations"].tolist() == [1, 1], kind
 
