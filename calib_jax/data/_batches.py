@@ -90,6 +90,7 @@ def in_order(
 
 def make_buckets(lengths: np.ndarray, longest: int, *, number: int = 4) -> tuple[int, ...]:
     """The `number` lengths, multiples of 8 up to `longest`, that pad the examples least."""
+    lengths = np.maximum(lengths, 1)  # an empty text is padding, too
     ends = np.unique([*np.minimum(8 * -(-lengths // 8), longest), longest]).tolist()
     held = [int(np.sum(lengths <= end)) for end in [0, *ends]]
     # The fewest tokens for all examples up to each of the ends, and the lengths that need so few.

@@ -41,7 +41,7 @@ class BinStats:
                 f"BinStats of {self.num_bins} and {other.num_bins} bins cannot be merged"
             )
         traced = any(isinstance(s.edges, jax.core.Tracer) for s in (self, other))
-        if not traced and not bool(jnp.array_equal(self.edges, other.edges)):
+        if not traced and not np.array_equal(self.edges, other.edges):
             raise ValueError(
                 "BinStats with different edges cannot be merged: bin all parts by equal width "
                 "(scheme='width') or by the same edges (bin_stats(..., edges=first.edges))"

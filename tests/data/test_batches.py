@@ -51,6 +51,7 @@ def test_buckets_of_equal_lengths_are_one() -> None:
     assert data.make_buckets(np.full(9, 12), 16) == (16,)
     assert data.make_buckets(np.array([3, 9, 17, 25, 33, 41, 49]), 50, number=1) == (50,)
     assert data.make_buckets(np.array([5, 6, 30]), 32)[-1] == 32
+    assert data.make_buckets(np.array([0, 0, 12]), 16) == (8, 16)  # an empty text has its place
 
 
 def test_no_other_choice_of_lengths_pads_less() -> None:

@@ -231,6 +231,7 @@ def test_addition_inside_jit_and_scan():
     want = stacked(parts[0] + parts[1])
     np.testing.assert_array_equal(stacked(jax.jit(lambda a, b: a + b)(*parts)), want)
     np.testing.assert_array_equal(stacked(jax.jit(lambda a: a + parts[1])(parts[0])), want)
+    np.testing.assert_array_equal(stacked(jax.jit(lambda: parts[0] + parts[1])()), want)
     both = jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
     empty = jax.tree.map(jnp.zeros_like, parts[0])
     total, _ = jax.lax.scan(lambda sums, part: (part + sums, None), empty, both)
