@@ -39,7 +39,8 @@ def main() -> int:
         print(__doc__ + "\n" + _flag_help())
         return 0
     try:
-        flags.FLAGS(sys.argv)
+        if rest := flags.FLAGS(sys.argv)[1:]:
+            raise ValueError(f"not understood: {' '.join(rest)} (write --FLAG=VALUE, lists a,b,c)")
         return _run()
     except train.Stopped as stopped:
         print(f"{stopped}. The same command goes on from there.", file=sys.stderr)

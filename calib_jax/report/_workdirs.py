@@ -1,13 +1,11 @@
 """Several workdirs, and language models that were asked, in one table per data set."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from calib_jax.report._comparison import NOTHING, Cell, Column, by_method, language_columns
-from calib_jax.report._runs import named, read_json, read_runs
+from calib_jax.report._runs import named, read_json, read_logits, read_runs
 from calib_jax.report._summary import summarise, temperature_scaling
 from calib_jax.report._text import BY_SET_MEANS, markdown
 
@@ -60,7 +58,7 @@ def compare_workdirs(workdirs: Sequence[str | pathlib.Path]) -> str:
 def _trained(workdir: pathlib.Path, name: str, sizes: Sizes) -> tuple[list[dict[str, Any]], str]:
     """The results of a workdir under names that tell them from others', and where they are from."""
     config, runs = read_runs(workdir)
-    data, model = named(config, "data"), named(config, "model")
+    titles, model = _set_titles(config, name), named(config, "model")
     scaling = temperature_scaling(summarise([record for record, _ in runs]))
     shown = {"uncalibrated": "uncalibrated", scaling: _SCALED}
     records = []
@@ -68,17 +66,30 @@ def _trained(workdir: pathlib.Path, name: str, sizes: Sizes) -> tuple[list[dict[
         row = f"{name}/{record['method']}"
         splits = {}
         for split, judgements in record["splits"].items():
-            title = (data or name) if split == "test" else split
+            title = titles.get(split, split)
             splits[title] = [
                 j | {"name": shown[j["name"]]} for j in judgements if j["name"] in shown
             ]
             path = folder / "logits" / f"{split}.npz"
             if path.is_file():
-                with np.load(path, allow_pickle=False) as archive:
-                    sizes[row, title] = len(archive["labels"])
+                sizes[row, title] = len(read_logits(path)[1])
         records.append({"method": row, "seed": record["seed"], "splits": splits})
     source = f"{model or 'a network'}, {_seeds(records)}"
     return records, f"{source}, +T by {scaling}" if scaling else source
+
+
+def _set_titles(config: Mapping[str, Any], name: str) -> dict[str, str]:
+    """What others may call a workdir's test set, and what it makes of it by corrupting images."""
+    data = config.get("config", config).get("data", {})
+    # As a shifted set with options is called; those of its training and validation parts aside.
+    options = [
+        str(value)
+        for key, value in data.get("options", {}).items()
+        if value and key not in ("num_train", "num_val")
+    ]
+    test = "_".join([data.get("name") or name, *options])
+    made = [entry.replace(":", "_") for entry in data.get("shift", ()) if ":" in entry]
+    return {"test": test} | {split: f"{test} {split}" for split in made}
 
 
 def _asked(workdir: pathlib.Path, name: str, sizes: Sizes) -> tuple[list[dict[str, Any]], str]:

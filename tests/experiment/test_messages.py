@@ -16,7 +16,8 @@ METHODS, MODELS, SETS = (", ".join(room.NAMES) for room in (methods, models, dat
     ("arguments", "message"),
     [
         (["--workdir", "x"], "which config? --config FILE (see --list)"),
-        (["quickstart"], "which config? --config FILE (see --list)"),
+        (["quickstart"], "not understood: quickstart (write --FLAG=VALUE, lists a,b,c)"),
+        (["--compare", "a", "b", "c"], "not understood: b c (write --FLAG=VALUE, lists a,b,c)"),
         (SMOKE, "where to? --workdir FOLDER"),
         (
             ["--compare=nowhere"],

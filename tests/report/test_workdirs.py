@@ -48,6 +48,10 @@ def _ask(workdir: pathlib.Path, data: str, accuracies: list[float]) -> pathlib.P
     return workdir
 
 
+def _titles(text: str) -> list[str]:
+    return re.findall(r"^## (.*)", text, re.M)
+
+
 def _rows(text: str, title: str) -> list[list[str]]:
     table = text.split(f"## {title}\n\n")[1].split("\n\n")[0].splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
@@ -61,7 +65,7 @@ def test_networks_and_language_models_join_in_a_table_per_set(tmp_path: pathlib.
         _ask(tmp_path / "asked", "isear", [0.4, 0.5]),
         _ask(tmp_path / "other", "emotion_stimulus", [0.8]),
     ])  # fmt: skip
-    assert re.findall(r"^## (\w+)", text, re.M) == ["isear", "emotion_stimulus"]
+    assert _titles(text) == ["isear", "emotion_stimulus"]
     assert _rows(text, "isear") == [
         ["method", "examples", "accuracy %", "F1 %", "ECE-10 %", "ECE-10 % +T"],
         ["isear/csd", "40", "**65.00±7.07**", "**55.00±7.07** (60.00±7.07)", "**20.00±0.00**",
@@ -81,6 +85,40 @@ def test_networks_and_language_models_join_in_a_table_per_set(tmp_path: pathlib.
         "- asked: org/llama, 2 examples per class in the prompt, seeds 0, 1",
         "- other: org/llama, 2 examples per class in the prompt, seed 0",
     ]
+
+
+def test_other_examples_are_in_other_tables(tmp_path: pathlib.Path) -> None:
+    """Sets of one name with other options of their readers, and the noise of different images."""
+    workdirs = []
+    for name, data in {
+        "a": {"name": "hellaswag", "options": {"source": "wikihow", "num_train": 9}},
+        "b": {"name": "cifar10", "shift": ["gaussian_noise:5", "hellaswag_wikihow"]},
+        "c": {"name": "cifar100", "shift": ["gaussian_noise:5"], "options": {"by_date": False}},
+    }.items():
+        workdirs.append(_train(tmp_path / name, "bert", "ce", [0.5], "temperature"))
+        (tmp_path / name / "config.json").write_text(json.dumps({"config": {"data": data}}))
+        path = tmp_path / name / "ce" / "seed_0" / "results.json"
+        record = json.loads(path.read_text())
+        shifted = record["splits"].pop("emotion_stimulus")
+        names = [entry.replace(":", "_") for entry in data.get("shift", [])]
+        record["splits"] |= dict.fromkeys(names, shifted)
+        path.write_text(json.dumps(record))
+    text = report.compare_workdirs(workdirs)
+    found = {title: [r[0] for r in _rows(text, title)[1:]] for title in _titles(text)}
+    assert found == {
+        "hellaswag_wikihow": ["a/ce", "b/ce"],
+        "cifar10": ["b/ce"],
+        "cifar10 gaussian_noise_5": ["b/ce"],
+        "cifar100": ["c/ce"],
+        "cifar100 gaussian_noise_5": ["c/ce"],
+    }
+
+
+def test_logits_that_cannot_be_read_are_named(tmp_path: pathlib.Path) -> None:
+    workdir = _train(tmp_path / "isear", "bert", "ce", [0.5], "temperature")
+    (workdir / "ce/seed_0/logits/test.npz").write_bytes(b"no archive")
+    with pytest.raises(ValueError, match=r"test\.npz: expected an npz archive, this is none"):
+        report.compare_workdirs([workdir])
 
 
 def test_workdirs_of_one_name_are_told_apart(tmp_path: pathlib.Path) -> None:
