@@ -1,5 +1,7 @@
+import gc
 import os
 import pathlib
+from collections.abc import Iterator
 from importlib import metadata
 
 import hypothesis
@@ -20,6 +22,16 @@ if metadata.version("jaxlib").startswith("0.10."):
 
 hypothesis.settings.register_profile("calib_jax", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("calib_jax")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_programs() -> Iterator[None]:
+    """Every compiled program has maps of memory, of which a process may have 65,530 and no more."""
+    yield
+    import jax  # not before the variables above are set
+
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
