@@ -154,6 +154,12 @@ def rows(folder: pathlib.Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if not k.startswith("perf/")} for row in found]
 
 
+def arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
+    """What is in an npz."""
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
 def assert_same(a: Any, b: Any) -> None:
     """Bit for bit."""
     leaves_a, leaves_b = (jax.tree_util.tree_leaves_with_path(tree) for tree in (a, b))

@@ -36,7 +36,7 @@ def test_killed_in_every_phase(command: Command, tmp_path: pathlib.Path) -> None
     assert done.code == 0, done.err
     assert_same_run(tmp_path / "parts", tmp_path / "whole")
     whole, again = (
-        dict(np.load(tmp_path / run / "cross_entropy" / "seed_0" / "handed_over.npz"))
+        small.arrays(tmp_path / run / "cross_entropy" / "seed_0" / "handed_over.npz")
         for run in ("whole", "parts")
     )
     for key, value in whole.items():

@@ -90,7 +90,7 @@ def test_an_experiment_with_phases(method: str, tmp_path: pathlib.Path) -> None:
         experiment.run(config, tmp_path / str(parallel), lines.append)
     for seed in (0, 1):
         alone, together = (
-            np.load(tmp_path / str(parallel) / method / f"seed_{seed}" / "logits" / "test.npz")
+            small.arrays(tmp_path / str(parallel) / method / f"seed_{seed}" / "logits" / "test.npz")
             for parallel in (False, True)
         )
         np.testing.assert_array_equal(alone["ids"], together["ids"])
