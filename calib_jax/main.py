@@ -11,6 +11,7 @@ import os
 import pathlib
 import sys
 import traceback
+from typing import Any
 
 import jax
 from absl import flags, logging
@@ -32,6 +33,9 @@ _SWEEP_INDEX = flags.DEFINE_integer(
 )
 _LIST = flags.DEFINE_bool("list", False, "Show methods, models, data sets and configs, then stop.")
 _COMPARE = flags.DEFINE_list("compare", [], "Show tables of these workdirs together, then stop.")
+_BY = flags.DEFINE_string(
+    "by", "", "With --compare: the config's key to plot against, in --workdir."
+)
 
 
 def main() -> int:
@@ -56,8 +60,8 @@ def main() -> int:
         if jax.process_count() == 1:
             raise
         why = experiment.in_short(error).splitlines()[0]
-        print(f"error: the processes lost each other ({why}). ", end="", file=sys.stderr)
-        print("The same command goes on from the last checkpoint.", file=sys.stderr, flush=True)
+        then = "The same command goes on from the last checkpoint."
+        print(f"error: the processes lost each other ({why}). {then}", file=sys.stderr, flush=True)
         os._exit(1)  # an ordinary end would wait for those that are gone
     except (flags.Error, ValueError, AttributeError, KeyError, TypeError, OSError) as error:
         if flags.FLAGS.is_parsed() and not isinstance(error, ValueError | OSError):
@@ -68,17 +72,26 @@ def main() -> int:
 
 def _run() -> int:
     logging.set_verbosity(logging.FATAL)  # orbax tells of every save, and of what we mend ourselves
-    if _LIST.value or _COMPARE.value:
-        print(experiment.listing() if _LIST.value else report.compare_workdirs(_COMPARE.value))
-        return 0
     config = _CONFIG.value
-    if config is None:
+    if _LIST.value:
+        print(experiment.listing())
+    elif _COMPARE.value:
+        print(report.compare_workdirs(_COMPARE.value, _BY.value, _WORKDIR.value))
+    elif config is None:
         raise ValueError("which config? --config FILE (see --list)")
+    elif _PRINT.value:
+        print(config)
+    else:
+        _train_or_describe(config)
+    return 0
+
+
+def _train_or_describe(config: Any) -> None:
     experiment.keep_memory()
     experiment.keep_compiled()
-    if _PRINT.value or _DRY_RUN.value:
-        print(config if _PRINT.value else experiment.describe(config))
-        return 0
+    if _DRY_RUN.value:
+        print(experiment.describe(config))
+        return
     if not _WORKDIR.value:
         raise ValueError("where to? --workdir FOLDER")
     found = train.join(_DISTRIBUTED.value)
@@ -86,11 +99,10 @@ def _run() -> int:
         print(found, file=sys.stderr)
     say = print if train.is_first() else lambda *_: None
     say(experiment.run(config, pathlib.Path(_WORKDIR.value), say, _SWEEP_INDEX.value))
-    return 0
 
 
 def _flag_help() -> str:
-    own = (_CONFIG, _WORKDIR, _DRY_RUN, _PRINT, _LIST, _COMPARE, _SWEEP_INDEX, _DISTRIBUTED)
+    own = (_CONFIG, _WORKDIR, _DRY_RUN, _PRINT, _LIST, _COMPARE, _BY, _SWEEP_INDEX, _DISTRIBUTED)
     return "\n".join(f"  --{flag.name:<14}{flags.FLAGS[flag.name].help}" for flag in own)
 
 

@@ -1,5 +1,7 @@
 """Reports: tables and pictures of judged predictions. Plots return their figure and show nothing."""
 
+from calib_jax.report._across import Point as Point
+from calib_jax.report._across import plot_across as plot_across
 from calib_jax.report._bin_plots import plot_correspondence as plot_correspondence
 from calib_jax.report._bin_plots import plot_gamma as plot_gamma
 from calib_jax.report._confusion import plot_confusion as plot_confusion

@@ -159,20 +159,21 @@ def _shades(number: int) -> list[tuple[float, ...]]:
 
 
 def _deltas(found: Mapping[str, Any]) -> list[Cell]:
-    """Equation 4, of means over seeds, against cross entropy if it is there."""
-
-    def both(name: str) -> float | None:
-        attacked = found.get(name, {}).get("attack")
-        if attacked is None:
-            return None
-        return 100 * (attacked["clean_accuracy"]["mean"] + attacked["accuracy"]["mean"])
-
-    base = both(_VANILLA)
+    """Equation 4, of means over seeds, against cross entropy: the same workdir's, else the first."""
+    totals = {
+        name: 100 * (of["attack"]["clean_accuracy"]["mean"] + of["attack"]["accuracy"]["mean"])
+        for name, of in found.items()
+        if "attack" in of
+    }
+    vanilla = [name for name in totals if name.rpartition("/")[2] == _VANILLA]
     cells = []
     for name in found:
-        own = both(name)
-        missing = base is None or own is None or name == _VANILLA
-        cells.append(NOTHING if missing else Cell(f"{own - base:+.2f}"))  # type: ignore[operator]
+        workdir = name.rpartition("/")[0]
+        own = [v for v in vanilla if v.rpartition("/")[0] == workdir]
+        if not vanilla or name in vanilla or name not in totals:
+            cells.append(NOTHING)
+        else:
+            cells.append(Cell(f"{totals[name] - totals[(own or vanilla)[0]]:+.2f}"))
     return cells
 
 

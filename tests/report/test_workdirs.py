@@ -114,6 +114,81 @@ def test_other_examples_are_in_other_tables(tmp_path: pathlib.Path) -> None:
     }
 
 
+def _robust(
+    workdir: pathlib.Path, eps: float, rows: dict[str, tuple[float, float]]
+) -> pathlib.Path:
+    """A workdir of adversarial training at one radius: clean and attacked accuracy of its methods."""
+    for method, (clean, attacked) in rows.items():
+        for seed in (0, 1):
+            folder = workdir / method / f"seed_{seed}"
+            folder.mkdir(parents=True)
+            at = {"accuracy": clean - 0.2, "ece": 0.1 + seed / 50, "ece_temperature": 0.05}
+            robustness = {
+                "corruptions": {
+                    "mean": at,
+                    "severity": {"0": at | {"accuracy": clean}},
+                    "type": {},
+                },
+                "attack": {"clean_accuracy": clean, "accuracy": attacked},
+            }
+            record = {"method": method, "seed": seed, "num_parameters": 9, "train_seconds": 1.0}
+            record |= {"splits": {"test": [_judgement("uncalibrated", clean, 0.2)]}}
+            (folder / "results.json").write_text(json.dumps(record | {"robustness": robustness}))
+    config = {"data": {"name": "cifar10"}, "method": {"adversarial": {"eps": eps}}}
+    config["robustness"] = {"attack_eps": 0.03}
+    (workdir / "config.json").write_text(json.dumps({"config": config}))
+    return workdir
+
+
+def test_radii_of_adversarial_training_share_one_vanilla_run(tmp_path: pathlib.Path) -> None:
+    """Table IV and figure 7 of AutoLabel: Δ against the one cross entropy there is, and a plot."""
+    workdirs = [
+        _robust(tmp_path / "a", 0.03, {"cross_entropy": (0.9, 0.0), "adversarial": (0.8, 0.5)}),
+        _robust(tmp_path / "b", 0.1, {"adversarial": (0.6, 0.4)}),
+    ]
+    out = tmp_path / "out"
+    text = report.compare_workdirs(workdirs, by="method.adversarial.eps", folder=out)
+    title = "cifar10 attacked at 0.03"
+    table = text.split(f"## {title}: under corruption")[1].split("\n\n")[2].splitlines()
+    rows = [[cell.strip(" *†") for cell in line.strip("|").split("|")] for line in table]
+    header, _, *cells = rows
+    shown = {row[0]: dict(zip(header, row, strict=True)) for row in cells}
+    assert {row: values["Δ %"] for row, values in shown.items()} == {
+        "a/cross_entropy": "–",
+        "a/adversarial": "+40.00",
+        "b/adversarial": "+10.00",
+    }
+    assert shown["b/adversarial"]["cAccuracy %"] == "40.00±0.00"
+    assert shown["b/adversarial"]["cECE %"] == "11.00±1.41"
+    assert (out / "comparison.md").read_text() == text + "\n"
+    assert (out / "comparison_cifar10_attacked_at_0.03.png").stat().st_size > 10_000
+    with pytest.raises(ValueError, match=r"--by=method.eps: no such key in .*config.json"):
+        report.compare_workdirs(workdirs, by="method.eps")
+
+
+def test_a_method_of_one_workdir_is_a_horizontal_line() -> None:
+    def entry(accuracy: float) -> dict[str, Any]:
+        return {"attack": {"accuracy": {"mean": accuracy, "std": 0.01, "n": 2}}}
+
+    figure = report.plot_across(
+        [
+            report.Point("cross_entropy", 0.03, entry(0.0)),
+            report.Point("adversarial", 0.03, entry(0.5)),
+            report.Point("adversarial", 0.1, entry(0.4)),
+        ],
+        "radius",
+    )
+    assert figure is not None
+    (axes,) = figure.axes
+    assert (axes.get_title(), axes.get_xlabel()) == ("attacked accuracy, %", "radius")
+    flat = next(line for line in axes.lines if line.get_label() == "cross_entropy")
+    line = axes.containers[0].lines[0]
+    np.testing.assert_allclose(flat.get_ydata(), [0, 0])
+    np.testing.assert_allclose(np.asarray(line.get_xdata(), float), [0.03, 0.1])
+    np.testing.assert_allclose(line.get_ydata(), [50, 40])
+    assert report.plot_across([report.Point("adversarial", 0.1, {})], "radius") is None
+
+
 def test_logits_that_cannot_be_read_are_named(tmp_path: pathlib.Path) -> None:
     workdir = _train(tmp_path / "isear", "bert", "ce", [0.5], "temperature")
     (workdir / "ce/seed_0/logits/test.npz").write_bytes(b"no archive")
