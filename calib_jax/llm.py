@@ -76,13 +76,12 @@ def _run(arguments: argparse.Namespace) -> str:
     arguments.body = _read("body", arguments.body, "{}", "a JSON object")
     arguments.template = experiment.read_template(arguments.prompt)
     settings = experiment.LlmSettings(**given(*experiment.LlmSettings.__dataclass_fields__))
+    plan = given("seeds", "num_examples", "data_dir")
+    if arguments.dry_run:
+        return experiment.describe_llm(experiment.plan_llm(settings, **plan))
     how = given("timeout", "retries", "allow_http_key")
-    chat = None if arguments.dry_run else experiment.Chat(
-        arguments.endpoint, experiment.read_key(arguments.key_env), **how
-    )
-    plans = experiment.plan_llm(settings, **given("seeds", "num_examples", "data_dir"))
-    if chat is None:
-        return experiment.describe_llm(plans)
+    chat = experiment.Chat(arguments.endpoint, experiment.read_key(arguments.key_env), **how)
+    plans = experiment.plan_llm(settings, **plan)
     experiment.keep_compiled()
     workdir, how = pathlib.Path(arguments.workdir), given("concurrency", "give_up")
     table = experiment.run_llm(settings, plans, chat, workdir, **how)
