@@ -211,7 +211,9 @@ class Chat:
         try:
             said = json.loads(text)
             said = said.get("error", said)
-            text = str(said.get("message", said or "") if isinstance(said, dict) else said)
+            if isinstance(said, dict):
+                said = said.get("message") or said.get("detail") or said or ""
+            text = str(said)
         except (ValueError, AttributeError, RecursionError):
             pass
         for secret in _secrets(self._key, self._query):
