@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import threading
 from collections import Counter
 from typing import Any
@@ -83,6 +84,27 @@ def test_examples_of_a_prompt() -> None:
     assert settings.prompt(train, 0, examples) == (
         "no, yes, 1 each:\n1) sun {label}\n= yes\n\n2) rain\n= no\n\nAnd rain?"
     )
+
+
+def test_placeholders_are_documented() -> None:
+    text = (pathlib.Path(__file__).parent.parent / "docs/llm.md").read_text()
+    table = set(
+        re.findall(r"`\{(\w+)\}`", text.partition("| placeholder |")[2].partition("\n\n")[0])
+    )
+    with pytest.raises(ValueError, match="placeholder") as outside:
+        _settings("{x} {text}")
+    with pytest.raises(ValueError, match="placeholder") as inside:
+        _settings("{text} {examples}{x}{end_examples}", shots=1)
+    known = [re.search(r"one of ([\w, ]+) \(", str(e.value)) for e in (outside, inside)]
+    names = {name for found in known if found for name in found[1].split(", ")}
+    assert table == names | {"end_examples"}
+    # And the example there is one.
+    template = text.partition("```text\n")[2].partition("```")[0]
+    train = _dataset(text=["rain", "sun"])
+    settings = _settings(template, shots=1)
+    settings.check(train)
+    prompt = settings.prompt(train, 0, settings.answered_examples(train, np.array([1])))
+    assert '1. no; 2. yes.\nsun\n=> yes\n\nAnswer with {"prediction": name' in prompt
 
 
 @pytest.mark.parametrize(
@@ -331,6 +353,24 @@ def test_a_lenient_reading_that_finds_nothing_more(
     assert result["malformed"] == {"not JSON": 5}
     assert result["lenient"]["malformed"] == {"unknown label": 5}
     assert result["lenient"]["metrics"] == result["metrics"] == {"accuracy": 35 / 40}
+
+
+@pytest.mark.usefixtures("light")
+def test_both_readings_over_seeds(
+    tweets: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(text: str, number: int) -> str:  # to the second prompt in single quotes
+        return right(text, number) if number == 1 else right(text, number).replace('"', "'")
+
+    with serving(answer) as stub:
+        more = "--shots 1 --seeds 0,1 --concurrency 1"
+        assert llm.main(flags_for(stub.endpoint, tweets, tmp_path, more)) == 0
+    strict, lenient = capsys.readouterr().out.split("read leniently: 0 malformed answers, not 40\n")
+    assert "over 2 seeds, %: accuracy 50.00±70.71\n" in strict
+    assert "over 2 seeds, %: accuracy 100.00±0.00\n" in lenient
+    record = results_of(tmp_path)
+    np.testing.assert_allclose(record["over_seeds"]["accuracy"], (0.5, 0.5**0.5), atol=1e-6)
+    np.testing.assert_allclose(record["over_seeds_lenient"]["accuracy"], (1, 0), atol=1e-6)
 
 
 # ---- giving up
