@@ -417,7 +417,9 @@ def test_giving_up_on_a_server_that_is_gone(
     assert results_of(tmp_path)["num_examples"] == 9
     capsys.readouterr()
     assert llm.main([*flags, "--give_up"]) == 0
-    assert "gave up; 9 of 40 answers are in" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "gave up; 9 of 40 answers are in" in text
+    assert "; 5 examples in a row got no answer\n" in text  # the other 26 were not tried
     (result,) = results_of(tmp_path)["results"]
     assert result["malformed"] == {"no answer": 31}
     # One that refuses everything, such as for a model that it does not have any more.
