@@ -6,15 +6,14 @@
 
 The endpoint is any server with OpenAI's chat-completions interface. The model is asked for a class and
 its confidence as JSON, {"prediction": …, "confidence": …}; whatever else it writes is malformed: wrong
-in accuracy and F1, and not in the calibration errors, as it states no confidence. The same command
-again goes on where it stopped, however it stopped: what was answered is not asked again.
-
-Prints a table and writes results.json, reliability.png, predictions/*.npz and answers/*.jsonl.
+in accuracy and F1, and not in the calibration errors, as it states no confidence. A lenient reading is
+shown too if it finds more. The same command again goes on where it stopped, however it stopped: what was
+answered is not asked again. Prints a table and writes results.json, reliability.png, predictions/*.npz
+and answers/*.jsonl. docs/llm.md tells more, such as the placeholders of --prompt.
 """
 
 import argparse
 import json
-import os
 import pathlib
 import sys
 from typing import Any
@@ -29,10 +28,13 @@ _FLAGS: tuple[tuple[str, Any, Any, str], ...] = (  # name, type, default, help
     ("endpoint", str, "", "of the server, such as https://host/v1"),
     ("model", str, "", "as the server calls it"),
     ("key_env", str, "", "environment variable that holds the API key, if there is one"),
+    ("allow_http_key", bool, False, "send it over plain http to another machine too"),
     ("workdir", str, "", "folder for everything this leaves"),
     ("shots", int, 0, "training examples per class in the prompt"),
     ("seeds", str, "0", "of these examples; 0,1,2 gives three prompts"),
     ("task", str, "", "the question, if the one for the set will not do"),
+    ("prompt", str, "", "file with a prompt of your own, with placeholders such as {text}"),
+    ("schema", bool, False, "send response_format: the server lets only such answers pass"),
     ("max_chars", int, 8000, "of a text; longer ones are cut"),
     ("temperature", float, 0.0, "of the model's sampling"),
     ("max_tokens", int, 100, "of an answer"),
@@ -53,7 +55,8 @@ def main(argv: list[str] | None = None) -> int:
         shown = f"{text} (default {default})" if default else text
         parser.add_argument(f"--{name}", default=default, help=shown, **typed)
     try:
-        return _run(parser.parse_args(argv))
+        print(_run(parser.parse_args(argv)))
+        return 0
     except train.Stopped as stopped:
         print(f"{stopped}. The same command goes on from there.", file=sys.stderr)
         return 130
@@ -62,36 +65,34 @@ def main(argv: list[str] | None = None) -> int:
         return 2
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> str:
     def given(*names: str) -> dict[str, Any]:
         return {name: getattr(arguments, name) for name in names}
 
     for name in ("data",) if arguments.dry_run else ("data", "endpoint", "model", "workdir"):
         if not getattr(arguments, name):
             raise ValueError(f"which {name}? --{name} … (--help shows all flags)")
-    for name, text, expected in (
-        ("seeds", f"[{arguments.seeds}]", "whole numbers such as 0,1,2"),
-        ("body", arguments.body, "a JSON object"),
-    ):
-        try:
-            setattr(arguments, name, json.loads(text))
-        except ValueError:
-            raise ValueError(f"{name}={getattr(arguments, name)!r}: expected {expected}") from None
+    arguments.seeds = _read("seeds", arguments.seeds, "[{}]", "whole numbers such as 0,1,2")
+    arguments.body = _read("body", arguments.body, "{}", "a JSON object")
+    arguments.template = experiment.read_template(arguments.prompt)
     settings = experiment.LlmSettings(**given(*experiment.LlmSettings.__dataclass_fields__))
     plan = given("seeds", "num_examples", "data_dir")
     if arguments.dry_run:
-        print(experiment.describe_llm(experiment.plan_llm(settings, **plan)))
-        return 0
-    key = os.environ.get(arguments.key_env, "").strip()
-    if arguments.key_env and not key:
-        raise ValueError(f"key_env={arguments.key_env!r}: expected a variable that is set")
-    chat = experiment.Chat(arguments.endpoint, key, **given("timeout", "retries"))
+        return experiment.describe_llm(experiment.plan_llm(settings, **plan))
+    how = given("timeout", "retries", "allow_http_key")
+    chat = experiment.Chat(arguments.endpoint, experiment.read_key(arguments.key_env), **how)
     plans = experiment.plan_llm(settings, **plan)
     experiment.keep_compiled()
     workdir, how = pathlib.Path(arguments.workdir), given("concurrency", "give_up")
-    print(experiment.run_llm(settings, plans, chat, workdir, **how))
-    print(f"\nwritten: {workdir}/results.json, reliability.png, predictions/, answers/")
-    return 0
+    table = experiment.run_llm(settings, plans, chat, workdir, **how)
+    return f"{table}\n\nwritten: {workdir}/results.json, reliability.png, predictions/, answers/"
+
+
+def _read(name: str, value: str, form: str, expected: str) -> Any:
+    try:
+        return json.loads(form.format(value))
+    except ValueError:
+        raise ValueError(f"{name}={value!r}: expected {expected}") from None
 
 
 if __name__ == "__main__":

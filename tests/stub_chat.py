@@ -27,6 +27,7 @@ class Stub:
       asked: how often each text was asked about.
       requests: bodies, in the order they came.
       headers: likewise.
+      paths: likewise, with the query.
       times: likewise, when.
       most: requests that were under way at the same time.
     """
@@ -36,6 +37,7 @@ class Stub:
         self.asked: Counter[str] = Counter()
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.paths: list[str] = []
         self.times: list[float] = []
         self.most = 0
         self._answer, self._under_way, self._lock = answer, 0, threading.Lock()
@@ -49,6 +51,7 @@ class Stub:
             self.asked[text] += 1
             self.requests.append(body)
             self.headers.append(dict(handler.headers))
+            self.paths.append(handler.path)
             self.times.append(time.monotonic())
             number = self.asked[text]
         try:

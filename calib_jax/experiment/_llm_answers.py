@@ -1,12 +1,15 @@
-"""What a language model may answer: `{"prediction": …, "confidence": …}` and nothing else."""
+"""What a language model may answer: `{"prediction": …, "confidence": …}`, to the letter or nearly."""
 
+import ast
 import json
+import re
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
 class Answer(NamedTuple):
-    """An answer, read strictly.
+    """An answer, read strictly or leniently.
 
     Attributes:
       label: number of the class; -1 if the answer is malformed.
@@ -51,7 +54,33 @@ def parse_answer(content: Any, finish: str, label_names: Sequence[str]) -> Answe
     return Answer(list(label_names).index(label), float(confidence))
 
 
+def parse_answer_leniently(content: Any, finish: str, label_names: Sequence[str]) -> Answer:
+    """Read what a model has written when what it means is plain, though it is not what was asked for.
+
+    Text and code fences may surround the object, which may be a Python dict as well (single quotes,
+    names without quotes, a comma at the end) and have other fields. The prediction may differ from a
+    class's name in capital letters, the confidence may be a string that holds a number. Several objects
+    count only if they say the same. Nothing is evaluated: the object's syntax tree is read.
+
+    Args:
+      content: text of the message.
+      finish: reason for which the model stopped, as the server says.
+      label_names: one per class.
+    """
+    strict = parse_answer(content, finish, label_names)
+    if not strict.malformed or not isinstance(content, str):
+        return strict
+    objects = [text for text in _FLAT_OBJECT.findall(content) if "prediction" in text.lower()]
+    read = [_read_fields(pairs, label_names) for pairs in map(_pairs, objects) if pairs]
+    answers = {answer for answer in read if not answer.malformed}
+    if len(answers) > 1:
+        return _malformed("several answers")
+    return answers.pop() if answers else (read[0] if read else strict)
+
+
 _FIELDS = ["confidence", "prediction"]
+_FLAT_OBJECT = re.compile(r"\{[^{}]*\}")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 class _Pairs(list):
@@ -76,3 +105,59 @@ def _has_object(content: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _pairs(text: str) -> list[tuple[Any, Any]] | None:
+    """The keys and values of a JSON object or Python dict; `None` if it is neither."""
+    try:
+        return json.loads(text, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes in a model's strings
+            tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    if not isinstance(tree, ast.Dict):
+        return None
+    return [(_plain(k), _plain(v)) for k, v in zip(tree.keys, tree.values, strict=True)]
+
+
+def _plain(node: ast.expr | None) -> Any:
+    """The value of a constant, or a name as a string; `None` for all other syntax."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        number = _plain(node.operand)
+        return -number if isinstance(number, int | float) else None
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def _read_fields(pairs: Sequence[tuple[Any, Any]], label_names: Sequence[str]) -> Answer:
+    named = [(key.strip().lower(), value) for key, value in pairs if isinstance(key, str)]
+    named = [(key, value) for key, value in named if key in _FIELDS]
+    if sorted(key for key, _ in named) != _FIELDS:
+        return _malformed("other fields")
+    fields = dict(named)
+    label = _label(fields["prediction"], label_names)
+    if label is None:
+        return _malformed("unknown label")
+    confidence = fields["confidence"]
+    if isinstance(confidence, str) and _NUMBER.fullmatch(confidence.strip()):
+        confidence = float(confidence)
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float):
+        return _malformed("confidence is no number")
+    if not 0 <= confidence <= 1:
+        return _malformed("confidence outside [0, 1]")
+    return Answer(label, float(confidence))
+
+
+def _label(said: Any, label_names: Sequence[str]) -> int | None:
+    """The number of the class of that name, in capital letters or not, if there is just one."""
+    if not isinstance(said, str):
+        return None
+    if said in label_names:
+        return list(label_names).index(said)
+    same = [i for i, n in enumerate(label_names) if n.casefold() == said.strip().casefold()]
+    return same[0] if len(same) == 1 else None

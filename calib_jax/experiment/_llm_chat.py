@@ -5,6 +5,7 @@ import email.utils
 import http.client
 import ipaddress
 import json
+import os
 import queue
 import random
 import ssl
@@ -49,14 +50,18 @@ class NoAnswerError(Exception):
     """One request has failed for good; others may not."""
 
 
+class UnreachableError(NoAnswerError):
+    """There is no connection to the server, however often it is tried."""
+
+
 class RefusedError(ValueError):
     """The server refuses, and would refuse every request."""
 
 
 class _TryAgainError(Exception):
-    def __init__(self, message: str, wait: float | None = None) -> None:
+    def __init__(self, message: str, wait: float | None = None, *, connected: bool = True) -> None:
         super().__init__(message)
-        self.wait = wait
+        self.wait, self.connected = wait, connected
 
 
 def _tell_user(line: str) -> None:
@@ -67,13 +72,18 @@ class Chat:
     """A server's chat interface, for several threads at once.
 
     Args:
-      endpoint: `https://host/v1`, with or without `/chat/completions`.
+      endpoint: `https://host/v1`, with or without `/chat/completions`. A query (`?api-version=1`) is
+        sent with each request and appears in no message or file, as it may hold a secret.
       key: sent as bearer token; appears in no message. None is sent if it is empty.
       timeout: seconds for a response.
       retries: after the first try, of what may succeed later: no connection, timeouts, 429, 5xx.
       backoff: seconds before the first retry, doubled for each other one; a random part of it is left
         out, so that threads do not come back together. A server's Retry-After goes before.
+      allow_http_key: whether the key may go over plain HTTP to another machine, to be read on the way.
       say: called with a line about each kind of trouble, once.
+
+    Attributes:
+      url: where requests go, without the query.
     """
 
     def __init__(
@@ -84,13 +94,14 @@ class Chat:
         timeout: float = 60.0,
         retries: int = 6,
         backoff: float = 1.0,
+        allow_http_key: bool = False,
         say: Callable[[str], None] = _tell_user,
     ) -> None:
         if not timeout > 0:
             raise ValueError(f"timeout={timeout}: expected a positive number of seconds")
         if retries < 0:
             raise ValueError(f"retries={retries}: expected 0 or more")
-        self.url, local = _checked(endpoint, key)
+        self.url, self._query, local = _checked(endpoint, key, allow_http_key)
         self._key, self._timeout, self._retries, self._backoff = key, timeout, retries, backoff
         self._say, self._told = say, set[str]()
         self._lock, self._not_before = threading.Lock(), 0.0
@@ -112,7 +123,7 @@ class Chat:
             try:
                 return self._ask_once(body)
             except _TryAgainError as error:
-                message = str(error)
+                message, connected = str(error), error.connected
                 if attempt == self._retries:
                     break
                 self._tell(f"{message}; trying again")
@@ -127,13 +138,14 @@ class Chat:
                         self._not_before = max(self._not_before, time.monotonic() + error.wait)
                     delay = error.wait + random.uniform(0, 0.1) * self._backoff
                 self._wait_until(time.monotonic() + delay, halt)
-        raise NoAnswerError(f"{message}, {self._retries + 1} times")
+        failure = NoAnswerError if connected else UnreachableError
+        raise failure(f"{message}, {self._retries + 1} times")
 
     def _ask_once(self, body: dict[str, Any]) -> Reply:
         headers = {"Content-Type": "application/json", "User-Agent": f"calib_jax/{__version__}"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
-        request = urllib.request.Request(self.url, json.dumps(body).encode(), headers)
+        request = urllib.request.Request(self.url + self._query, json.dumps(body).encode(), headers)
         deadline = time.monotonic() + self._timeout
         try:
             with self._opener.open(request, timeout=self._timeout) as response:
@@ -147,7 +159,10 @@ class Chat:
                 raise RefusedError(f"{self.url}: {reason}") from None
             if isinstance(reason, TimeoutError):
                 reason = f"no answer within {self._timeout:g} s"
-            raise _TryAgainError(f"{self.url}: {reason or type(reason).__name__}") from None
+            message = f"{self.url}: {reason or type(reason).__name__}"
+            # What goes wrong before the request is sent comes as URLError, what does later as it is.
+            connected = not isinstance(error, urllib.error.URLError)
+            raise _TryAgainError(message, connected=connected) from None
         return self._reply(content)
 
     def _reply(self, content: bytes) -> Reply:
@@ -188,7 +203,7 @@ class Chat:
         return NoAnswerError(message)
 
     def _in_short(self, error: urllib.error.HTTPError) -> str:
-        """What the server says about its refusal, on a line, without the key."""
+        """What the server says about its refusal, on a line, without the key and the query."""
         try:
             text = error.read(4096).decode("utf-8", "replace")
         except (OSError, http.client.HTTPException):
@@ -196,11 +211,13 @@ class Chat:
         try:
             said = json.loads(text)
             said = said.get("error", said)
-            text = str(said.get("message", said or "") if isinstance(said, dict) else said)
+            if isinstance(said, dict):
+                said = said.get("message") or said.get("detail") or said or ""
+            text = str(said)
         except (ValueError, AttributeError, RecursionError):
             pass
-        if self._key:
-            text = text.replace(self._key, "…")
+        for secret in _secrets(self._key, self._query):
+            text = text.replace(secret, "…")
         line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         return line[:200]
 
@@ -267,33 +284,57 @@ def ask_all(
         halt.set()  # nobody waits for answers any more
 
 
+def read_key(variable: str) -> str:
+    """Return the API key that an environment variable holds; empty if no variable is named."""
+    key = os.environ.get(variable, "").strip()
+    if variable and not key:
+        raise ValueError(f"key_env={variable!r}: expected a variable that is set")
+    return key
+
+
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 
-def _checked(endpoint: str, key: str) -> tuple[str, bool]:
-    """The URL to send requests to, and whether it is on this machine."""
+def _checked(endpoint: str, key: str, allow_http_key: bool) -> tuple[str, str, bool]:
+    """The URL to send requests to, its query with the ?, and whether it is on this machine."""
     expected = "expected something like https://host/v1"
     try:
         parts = urllib.parse.urlsplit(endpoint.strip())
         host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise ValueError(f"endpoint={endpoint!r}: {expected} ({error})") from None
-    if "@" in parts.netloc or parts.query or parts.fragment:
+    except ValueError:
+        raise ValueError(f"endpoint: {expected}; its host or port cannot be read") from None
+    if "@" in parts.netloc or parts.fragment:
         # Not shown: it may be a secret.
-        raise ValueError(f"endpoint: {expected}, without password, ? and #; keys by --key_env")
+        raise ValueError(f"endpoint: {expected}, without password and #; keys by --key_env")
+    if not _is_plain(parts.query):
+        raise ValueError(f"endpoint: {expected}, after a ? without spaces and other than ASCII")
+    shown = urllib.parse.urlunsplit(parts._replace(query=""))
     if parts.scheme not in ("http", "https") or not host:
-        raise ValueError(f"endpoint={endpoint!r}: {expected}")
+        raise ValueError(f"endpoint={shown!r}: {expected}")
     local = _is_local(host)
-    if key and parts.scheme == "http" and not local:
+    if key and parts.scheme == "http" and not local and not allow_http_key:
         raise ValueError(
-            f"endpoint={endpoint!r}: expected https, as the key would go in clear text"
+            f"endpoint={shown!r}: expected https, as the key would go in clear text; "
+            "--allow_http_key sends it all the same"
         )
-    if key and not (key.isascii() and key.isprintable() and " " not in key):
+    if not _is_plain(key):
         raise ValueError("the key holds characters that no key has, such as spaces")
     path = parts.path.rstrip("/").removesuffix(_PATH) + _PATH
-    return urllib.parse.urlunsplit((parts.scheme, parts.netloc, path, "", "")), local
+    url = urllib.parse.urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+    return url, f"?{parts.query}" if parts.query else "", local
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and (not text or text.isprintable()) and " " not in text
+
+
+def _secrets(key: str, query: str) -> list[str]:
+    """What no message may show, the longest first: the key, and the query as sent and as read."""
+    raw = [part.partition("=")[2] for part in query[1:].split("&")]
+    read = [value for _, value in urllib.parse.parse_qsl(query[1:])]
+    return sorted({key, query[1:], *raw, *read} - {""}, key=len, reverse=True)
 
 
 def _is_local(host: str) -> bool:

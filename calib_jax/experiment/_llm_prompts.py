@@ -3,11 +3,13 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from calib_jax.data import Dataset
+from calib_jax.experiment._llm_template import Template, parse_template
 
 _EMOTION = "Which emotion does the writer of the text express?"
 _SITUATION = "Which emotion did the person feel in the situation that the text tells of?"
@@ -62,6 +64,8 @@ class LlmSettings:
       temperature: of the server's sampling.
       max_tokens: of an answer.
       body: more fields of the request; one that is `None` is left out of it.
+      template: the user's own prompt, as `parse_template` reads it; empty for the one here.
+      schema: whether to ask the server for answers of the right form, by `response_format`.
     """
 
     data: str
@@ -73,6 +77,8 @@ class LlmSettings:
     temperature: float = 0.0
     max_tokens: int = 100
     body: dict[str, Any] = dataclasses.field(default_factory=dict)
+    template: str = ""
+    schema: bool = False
 
     def __post_init__(self) -> None:
         for key, least in (("shots", 0), ("max_chars", 1), ("max_tokens", 1), ("temperature", 0)):
@@ -83,14 +89,31 @@ class LlmSettings:
         for key in _OWN:
             if key in self.body:
                 raise ValueError(f"body: {key!r} is not to be set: expected other fields")
+        if self.schema and "response_format" in self.body:
+            raise ValueError("body: 'response_format' is not to be set: expected it or --schema")
+        if self.template:
+            self._template()
 
     def to_json(self) -> dict[str, Any]:
         """With the wording: answers to other words are other answers."""
-        wording = {"wording": _WORDING, "examples": _EXAMPLES, "task": self._task()}
-        return dataclasses.asdict(self) | wording
+        fields = dataclasses.asdict(self)
+        del fields["template"]
+        if not self.schema:  # as it was before there were schemas: such a run goes on
+            del fields["schema"]
+        wording = {"wording": self.template or _WORDING, "examples": _EXAMPLES}
+        return fields | wording | {"task": self._task()}
+
+    def check(self, dataset: Dataset) -> None:
+        """Check that the data set can be asked about in this way."""
+        if "text" not in dataset.inputs:
+            raise ValueError(f"data set {self.data!r} has no text to ask about")
+        if self.template:
+            self._template().check(dataset.name, set(dataset.inputs), dataset.label_names)
 
     def prompt(self, dataset: Dataset, position: int, examples: str = "") -> str:
         """The question about one example; `examples` as `answered_examples` gives them."""
+        if self.template:
+            return self._template().prompt(self._values(dataset, position), examples)
         return _WORDING.format(
             task=self._task(),
             labels=", ".join(map(_quoted, dataset.label_names)),
@@ -98,14 +121,16 @@ class LlmSettings:
             fields=self._fields(dataset, position),
         )
 
-    def request(self, prompt: str) -> dict[str, Any]:
-        """The body of the HTTP request."""
-        body = {
+    def request(self, prompt: str, label_names: Sequence[str] = ()) -> dict[str, Any]:
+        """The body of the HTTP request; the schema of an answer has the names of the classes."""
+        body: dict[str, Any] = {
             "model": self.model,
             "messages": [{"role": "user", "content": prompt}],
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
         }
+        if self.schema:
+            body["response_format"] = _response_format(label_names)
         return {key: value for key, value in (body | self.body).items() if value is not None}
 
     def draw_examples(self, train: Dataset, asked: Dataset, seed: int) -> np.ndarray:
@@ -129,6 +154,13 @@ class LlmSettings:
 
     def answered_examples(self, train: Dataset, positions: np.ndarray) -> str:
         """Examples with their classes, for `prompt`."""
+        if self.template:
+            values = [
+                self._values(train, i)
+                | {"label": train.label_names[train.labels[i]], "number": str(number)}
+                for number, i in enumerate(positions, 1)
+            ]
+            return self._template().examples_text(values)
         answered = [
             f"{self._fields(train, i)}\nAnswer: {_quoted(train.label_names[train.labels[i]])}"
             for i in positions
@@ -145,6 +177,28 @@ class LlmSettings:
     def _task(self) -> str:
         return self.task or _TASKS.get(self.data, _OTHER_TASK)
 
+    def _template(self) -> Template:
+        return parse_template(self.template, shots=self.shots, task=self.task)
+
+    def _values(self, dataset: Dataset, i: int) -> dict[str, str]:
+        """The values of a template's placeholders; a set without pairs or choices has none of these."""
+        names, inputs = dataset.label_names, dataset.inputs
+        values = {
+            "fields": self._fields(dataset, i),
+            "text": inputs["text"][i][: self.max_chars],
+            "labels": ", ".join(names),
+            "quoted_labels": ", ".join(map(_quoted, names)),
+            "numbered_labels": "; ".join(f"{n}. {name}" for n, name in enumerate(names, 1)),
+            "task": self._task(),
+            "shots": str(self.shots),
+        }
+        if "pair" in inputs:
+            values["pair"] = inputs["pair"][i][: self.max_chars]
+        if "choices" in inputs:
+            named = zip(names, inputs["choices"][i], strict=True)
+            values["choices"] = "\n".join(f"{n}: {text[: self.max_chars]}" for n, text in named)
+        return values
+
     def _fields(self, dataset: Dataset, i: int) -> str:
         """An example's texts as JSON strings, which show where a text ends, whatever it holds."""
         named = [("Text", dataset.inputs["text"][i])]
@@ -155,9 +209,24 @@ class LlmSettings:
         return "\n".join(f"{name}: {_quoted(text[: self.max_chars])}" for name, text in named)
 
 
-def fingerprint(request: dict[str, Any]) -> str:
-    """Tells whether an answer belongs to a request."""
-    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:16]
+def fingerprint(content: Any) -> str:
+    """Tells whether an answer belongs to a request, or a text is the same."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _response_format(label_names: Sequence[str]) -> dict[str, Any]:
+    """The request's field that tells a server which answers are possible."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "prediction": {"type": "string", "enum": list(label_names)},
+            "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+        },
+        "required": ["prediction", "confidence"],
+        "additionalProperties": False,
+    }
+    named = {"name": "answer", "strict": True, "schema": schema}
+    return {"type": "json_schema", "json_schema": named}
 
 
 def _quoted(text: str) -> str:

@@ -1,119 +1,39 @@
 """Asking a language model about a data set: what was answered stays, and is judged in the end."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tqdm
 
-from calib_jax import __version__, data, report, train
+from calib_jax import __version__, report, train
 from calib_jax.experiment import _workdir
 from calib_jax.experiment._config import differences
-from calib_jax.experiment._llm_answers import Answer, parse_answer
-from calib_jax.experiment._llm_chat import Chat, NoAnswerError, RefusedError, Reply, ask_all
+from calib_jax.experiment._llm_answers import Answer, parse_answer, parse_answer_leniently
+from calib_jax.experiment._llm_chat import (
+    Chat,
+    NoAnswerError,
+    RefusedError,
+    Reply,
+    UnreachableError,
+    ask_all,
+)
 from calib_jax.experiment._llm_judge import LlmJudgement, judge_answers
+from calib_jax.experiment._llm_plan import LlmPlan
 from calib_jax.experiment._llm_prompts import LlmSettings, fingerprint
+from calib_jax.experiment._llm_report import answers_text, over_seeds, run_record
 from calib_jax.experiment._signals import StopRequest
 
-# As the tables of text sets call them; all in percent.
-_IN_SHORT = {"accuracy": "accuracy", "f1_macro": "F1 macro", "f1_weighted": "F1 weighted"}
-_IN_SHORT["ece_10"] = "ECE-10"
 _FAILURES = 5  # examples in a row without an answer: it is not the examples
 _LINES = 10.0  # seconds between two lines of progress, where there is no terminal
-
-
-class LlmPlan(NamedTuple):
-    """What is asked with one seed.
-
-    Attributes:
-      name: of the prompt.
-      seed: that drew its examples.
-      examples: ids of those, in the training split.
-      ids: of the examples asked about.
-      labels: of these.
-      label_names: one per class.
-      prompts: one per example asked about.
-      notes: about the data, one sentence each.
-    """
-
-    name: str
-    seed: int
-    examples: tuple[int, ...]
-    ids: np.ndarray
-    labels: np.ndarray
-    label_names: tuple[str, ...]
-    prompts: list[str]
-    notes: tuple[str, ...]
-
-
-def plan_llm(
-    settings: LlmSettings,
-    seeds: Sequence[int] = (0,),
-    *,
-    num_examples: int = 0,
-    data_dir: str | os.PathLike[str] | None = None,
-) -> list[LlmPlan]:
-    """Builds the prompts, for each seed with other examples.
-
-    Args:
-      settings: what is asked, of which model.
-      seeds: of the examples.
-      num_examples: ask about a random part of so many, always the same; 0: about all.
-      data_dir: as in `data.load`.
-    """
-    whole = seeds and all(type(seed) is int and seed >= 0 for seed in seeds)
-    if not whole or len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds={list(seeds)}: expected different whole numbers from 0")
-    if len(seeds) > 1 and not settings.shots:
-        raise ValueError(
-            f"seeds={list(seeds)}: expected one, as a zero-shot prompt has no examples"
-        )
-    asked = data.load(settings.data, settings.split, data_dir)
-    if "text" not in asked.inputs:
-        raise ValueError(f"data set {settings.data!r} has no text to ask about")
-    notes = tuple(f"{asked.split}: {note}" for note in asked.notes)
-    if num_cut := settings.num_cut(asked):
-        notes += (f"{num_cut} texts are longer than {settings.max_chars} characters: cut",)
-    if not 0 <= num_examples <= len(asked):
-        raise ValueError(f"num_examples={num_examples}: expected 0 to {len(asked)}")
-    positions = np.arange(len(asked))
-    if num_examples:
-        positions = np.sort(np.random.default_rng(0).permutation(positions)[:num_examples])
-    few = data.load(settings.data, "train", data_dir) if settings.shots else None
-    plans = []
-    for seed in seeds:
-        examples, ids = "", np.zeros(0, np.int32)
-        if few is not None:
-            drawn = settings.draw_examples(few, asked, seed)
-            examples, ids = settings.answered_examples(few, drawn), few.ids[drawn]
-        part = asked.take(positions)
-        plans.append(
-            LlmPlan(
-                name=f"seed {seed}" if few else "zero-shot",
-                seed=seed,
-                examples=tuple(ids.tolist()),
-                ids=part.ids,
-                labels=part.labels,
-                label_names=part.label_names,
-                prompts=[settings.prompt(part, i, examples) for i in range(len(part))],
-                notes=notes,
-            )
-        )
-    return plans
-
-
-def describe_llm(plans: Sequence[LlmPlan]) -> str:
-    """What would be asked: how much of it, and the first prompt of all."""
-    size = sum(len(prompt) for plan in plans for prompt in plan.prompts)
-    number = sum(len(plan.prompts) for plan in plans)
-    lines = [*plans[0].notes, f"{number} requests, {size} characters in all; the first:", ""]
-    return "\n".join([*lines, plans[0].prompts[0]])
 
 
 def run_llm(
@@ -137,7 +57,8 @@ def run_llm(
       chat: the server.
       workdir: where everything goes; the same settings in the same folder go on.
       concurrency: requests at the same time.
-      give_up: count examples that get no answer as malformed, rather than not judge at all.
+      give_up: count examples that get no answer as malformed, rather than not judge at all. Every example
+        is asked about once more, unless the server is gone or refuses; an error only if none is answered.
       say: called with lines for the user.
 
     Returns:
@@ -149,34 +70,57 @@ def run_llm(
         _claim(workdir, settings, chat.url)
         for note in plans[0].notes:
             say(note)
-        judgements, records = [], []
+        strict, lenient, records = [], [], []
         for plan in plans:
             path = workdir / "answers" / f"seed_{plan.seed}.jsonl"
-            rows = _ask(settings, plan, chat, path, concurrency, stop.requested, give_up)
-            answers = [_answer(rows.get(int(i)), plan.label_names) for i in plan.ids]
+            rows = _ask(settings, plan, chat, path, concurrency, stop.requested, give_up, say)
+            found = [rows.get(int(i)) for i in plan.ids]
+            answers = [_answer(row, plan.label_names) for row in found]
+            readings = [_answer(row, plan.label_names, parse_answer_leniently) for row in found]
             _workdir.write_npz(
                 workdir / "predictions" / f"seed_{plan.seed}.npz",
                 ids=plan.ids,
                 labels=plan.labels,
-                prediction=np.array([answer.label for answer in answers], np.int32),
-                confidence=np.array([answer.confidence for answer in answers], np.float32),
+                **_arrays(answers),
+                **{f"lenient_{key}": array for key, array in _arrays(readings).items()},
             )
-            judgement = judge_answers(plan.name, answers, plan.labels, len(plan.label_names))
-            judgements.append(judgement)
-            records.append(_record(judgement, plan, [rows[int(i)] for i in plan.ids if i in rows]))
-        spread = _spread(judgements)
+            strict.append(judge_answers(plan.name, answers, plan.labels, len(plan.label_names)))
+            lenient.append(_judge_again(strict[-1], answers, readings, plan))
+            answered = [row for row in found if row is not None]
+            records.append(run_record(strict[-1], lenient[-1], plan, answered))
         content: dict[str, Any] = {
             "version": __version__,
             "settings": settings.to_json(),
             "endpoint": chat.url,
         }
         content |= {"num_examples": len(plans[0].ids), "notes": plans[0].notes}
-        content |= {"results": records, "over_seeds": spread}
+        content |= {"results": records, "over_seeds": over_seeds(strict)}
+        content |= {"over_seeds_lenient": over_seeds(lenient)}
         _workdir.write_json(workdir / "results.json", content)
-        panels = [(j.name, j.confidence, j.correct) for j in judgements if len(j.confidence)]
+        # Of the lenient readings those that find more.
+        more = [b for a, b in zip(strict, lenient, strict=True) if len(b.correct) > len(a.correct)]
+        panels = [(j.name, j.confidence, j.correct) for j in strict + more if len(j.confidence)]
         if panels:
             report.plot_reliability(panels).savefig(workdir / "reliability.png", dpi=130)
-        return _table(settings, judgements, spread)
+        return answers_text(settings, strict, lenient)
+
+
+def _judge_again(
+    strict: LlmJudgement, answers: list[Answer], readings: list[Answer], plan: LlmPlan
+) -> LlmJudgement:
+    """The judgement of the lenient readings, for which nothing is computed if they are the answers."""
+    name = f"{plan.name}, lenient"
+    if [a.label for a in answers] == [a.label for a in readings]:
+        reasons = Counter(a.malformed for a in readings if a.malformed)
+        return dataclasses.replace(strict, name=name, malformed=dict(reasons.most_common()))
+    return judge_answers(name, readings, plan.labels, len(plan.label_names))
+
+
+def _arrays(answers: list[Answer]) -> dict[str, np.ndarray]:
+    return {
+        "prediction": np.array([answer.label for answer in answers], np.int32),
+        "confidence": np.array([answer.confidence for answer in answers], np.float32),
+    }
 
 
 def _claim(workdir: pathlib.Path, settings: LlmSettings, url: str) -> None:
@@ -187,13 +131,24 @@ def _claim(workdir: pathlib.Path, settings: LlmSettings, url: str) -> None:
     path = workdir / "settings.json"
     new = json.loads(json.dumps(settings.to_json()))
     if path.exists():
-        found = differences(json.loads(path.read_text())["settings"], new, "settings")
+        old = json.loads(path.read_text())["settings"]
+        found = differences(_in_short(old), _in_short(new), "settings")
         if found:
             raise ValueError(
                 f"{workdir} has the answers to other settings; choose another --workdir, or undo:\n  "
                 + "\n  ".join(found)
             )
     _workdir.write_json(path, {"settings": new, "endpoint": url, "version": __version__})
+
+
+def _in_short(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with the beginning of each long text, and what tells it from another."""
+    return {
+        key: f"{value[:40]}… ({fingerprint(value)})"
+        if isinstance(value, str) and len(value) > 60
+        else value
+        for key, value in settings.items()
+    }
 
 
 def _ask(
@@ -204,9 +159,13 @@ def _ask(
     concurrency: int,
     should_stop: Callable[[], bool],
     give_up: bool,
+    say: Callable[[str], None],
 ) -> dict[int, dict[str, Any]]:
     """The answers of a plan by id; what the file does not have is asked and written to it."""
-    requests = {int(i): settings.request(p) for i, p in zip(plan.ids, plan.prompts, strict=True)}
+    requests = {
+        int(i): settings.request(prompt, plan.label_names)
+        for i, prompt in zip(plan.ids, plan.prompts, strict=True)
+    }
     prints = {i: fingerprint(request) for i, request in requests.items()}
     rows = _read_answers(path, prints)
     todo = [(i, request) for i, request in requests.items() if i not in rows]
@@ -242,14 +201,18 @@ def _ask(
                 raise reply  # not the server's doing
             elif not halt.is_set():  # else it was not asked to the end
                 failures.append(str(reply))
-                in_a_row += 1
+                # With give_up only a server that is gone ends the run: to others the next example goes.
+                counts = not give_up or isinstance(reply, UnreachableError)
+                in_a_row = in_a_row + 1 if counts else 0
                 if in_a_row == _FAILURES:
                     error = error or f"{reply}; {_FAILURES} examples in a row got no answer"
             if error:
                 halt.set()
-    here = f"{sum(i in rows for i in requests)} of {len(requests)} answers are in {path}"
-    if error:
-        raise ValueError(f"{error} ({here})")
+    num_answers = sum(i in rows for i in requests)
+    here = f"{num_answers} of {len(requests)} answers are in {path}"
+    if error and not (give_up and num_answers):
+        hint = "; --give_up counts the others as malformed" if num_answers else ""
+        raise ValueError(f"{error} ({here}{hint})")
     if should_stop():
         raise train.Stopped(f"stopped: {here}")
     if failures and not give_up:
@@ -257,6 +220,10 @@ def _ask(
             f"{len(failures)} examples got no answer, the last: {failures[-1]} ({here}); the same "
             "command asks again, and with --give_up counts them as malformed"
         )
+    if failures and not num_answers:
+        raise ValueError(f"no example got an answer, the last: {failures[-1]} ({here})")
+    if num_answers < len(requests):
+        say(f"{plan.name}: gave up; {here}; the last: {error or failures[-1]}")
     return rows
 
 
@@ -293,57 +260,11 @@ def _append(path: pathlib.Path, row: dict[str, Any]) -> None:
         os.fsync(file.fileno())
 
 
-def _answer(row: dict[str, Any] | None, label_names: tuple[str, ...]) -> Answer:
+def _answer(
+    row: dict[str, Any] | None,
+    label_names: tuple[str, ...],
+    parse: Callable[[Any, str, Sequence[str]], Answer] = parse_answer,
+) -> Answer:
     if row is None:
         return Answer(-1, float("nan"), "no answer")
-    return parse_answer(row["content"], row["finish"], label_names)
-
-
-def _record(judgement: LlmJudgement, plan: LlmPlan, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """For results.json."""
-    models = sorted({row["model"] for row in rows})
-    tokens = [sum(row["tokens"][k] for row in rows) for k in (0, 1)]
-    return judgement.to_json() | {
-        "seed": plan.seed,
-        "examples": plan.examples,
-        "answered_by": models,
-        "tokens": {"prompt": tokens[0], "answer": tokens[1]},
-    }
-
-
-def _spread(judgements: list[LlmJudgement]) -> dict[str, tuple[float, float]]:
-    """Mean and standard deviation (of a sample) of each metric over the seeds."""
-    if len(judgements) < 2:
-        return {}
-    keys = [key for key in judgements[0].metrics if all(key in j.metrics for j in judgements)]
-    values = {key: [j.metrics[key] for j in judgements] for key in keys}
-    return {key: (float(np.mean(v)), float(np.std(v, ddof=1))) for key, v in values.items()}
-
-
-def _table(
-    settings: LlmSettings,
-    judgements: list[LlmJudgement],
-    spread: dict[str, tuple[float, float]],
-) -> str:
-    columns = [(j.name, j.metrics, j.intervals) for j in judgements]
-    shots = f"{settings.shots} examples per class" if settings.shots else "no examples"
-    lines = [f"{settings.model} on {settings.data} {settings.split}, {shots}"]
-    lines += ["", report.metric_table(columns, starred=False), "[95 % bootstrap interval]"]
-    for j in judgements:
-        if j.malformed:
-            number = sum(j.malformed.values())
-            reasons = ", ".join(f"{reason} {n}" for reason, n in j.malformed.items())
-            lines.append(f"{j.name}: {number} malformed answers ({reasons})")
-            found = ((_IN_SHORT[key], value) for key, value in j.well_formed.items())
-            alone = ", ".join(f"{title} {100 * value:.2f} %" for title, value in found)
-            lines.append(f"{j.name}: of the well-formed answers alone: {alone or 'none'}")
-    if any(j.malformed for j in judgements):
-        lines.append(
-            "malformed answers are wrong in accuracy and F1; they state no confidence, so all other "
-            "rows are of the well-formed ones"
-        )
-    if spread:
-        shown = [(spread[key], title) for key, title in _IN_SHORT.items() if key in spread]
-        means = ", ".join(f"{t} {100 * mean:.2f}±{100 * std:.2f}" for (mean, std), t in shown)
-        lines.append(f"over {len(judgements)} seeds, %: {means}")
-    return "\n".join(lines)
+    return parse(row["content"], row["finish"], label_names)
