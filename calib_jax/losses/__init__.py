@@ -6,6 +6,7 @@ Every loss works in log space and float32: value and gradient are finite for any
 from calib_jax.losses._adafocal import AdaFocalState as AdaFocalState
 from calib_jax.losses._adafocal import adafocal as adafocal
 from calib_jax.losses._adafocal import adafocal_init as adafocal_init
+from calib_jax.losses._adafocal import adafocal_trajectory as adafocal_trajectory
 from calib_jax.losses._adafocal import adafocal_update as adafocal_update
 from calib_jax.losses._agreement import jensen_shannon as jensen_shannon
 from calib_jax.losses._contrastive import label_aware_contrastive as label_aware_contrastive
