@@ -17,10 +17,9 @@ FLOOR = -1e30
 
 def float_dtype(*arrays: Any) -> Any:
     """Float64 if one of the arrays has it, else float32. Python numbers do not count."""
-    if not jax.config.jax_enable_x64:
-        return jnp.float32
     dtypes = [x.dtype for x in arrays if hasattr(x, "dtype") and not isinstance(x, float)]
-    return jnp.float64 if jnp.float64 in dtypes else jnp.float32
+    widest = jax.dtypes.canonicalize_dtype(jnp.float64)  # float32 unless jax_enable_x64
+    return widest if jnp.float64 in dtypes else jnp.dtype(jnp.float32)
 
 
 def as_floats(x: ArrayLike) -> jax.Array:
@@ -74,6 +73,11 @@ def as_per_example(
     return x
 
 
+def above_floor(logits: jax.Array) -> jax.Array:
+    """`logits` with a very small number for -inf: a masked class has probability 0 all the same."""
+    return jnp.maximum(logits, FLOOR)
+
+
 def centred(logits: jax.Array) -> jax.Array:
     """`logits` with the largest of each row at 0: the same softmax, and digits to spare.
 
@@ -119,11 +123,14 @@ def take_label(values: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def expect(values: jax.Array, labels: jax.Array) -> jax.Array:
-    """The mean of `values` `[batch, num_classes]` under the labels: `sum_k y_k values_k`."""
+    """The mean of `values` `[batch, num_classes]` under the labels: `sum_k y_k values_k`.
+
+    NaN for an integer label outside 0 ... K-1.
+    """
     if not is_soft(labels):
-        return take_label(values, labels)
+        return nan_where_invalid(take_label(values, labels), labels, values.shape[-1])
     # A class with no label mass contributes nothing, even where its value is infinite (a masked class).
-    return jnp.sum(jnp.where(labels == 0, 0.0, labels * values), axis=-1)
+    return jnp.sum(labels * jnp.where(labels == 0, 0.0, values), axis=-1)
 
 
 def correct_prediction(scores: jax.Array, labels: jax.Array) -> jax.Array:

@@ -127,6 +127,7 @@ class TestLosses(Suite):
             carry="state",
             result="state",
             padded=("confidence", "correct"),
+            no_weight="kept",
             rows=False,
             empty=True,
         ),
@@ -141,7 +142,7 @@ class TestLosses(Suite):
         ),
         Case(
             losses.teacher_annealing,
-            lambda b: {"step": np.arange(b.n)},
+            lambda b: {"step": np.arange(b.n) / 2},
             options={"total_steps": 5},
             wide=False,
         ),
@@ -151,6 +152,7 @@ class TestLosses(Suite):
             grad=("features", "helper_logits"),
             padded=("features", "helper_logits"),
             labels="labels",
+            alone=False,
             options={"tau": 0.3},
         ),
     )
