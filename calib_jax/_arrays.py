@@ -37,9 +37,10 @@ def as_logits(logits: ArrayLike) -> jax.Array:
 
 def as_labels(labels: ArrayLike, logits: jax.Array) -> jax.Array:
     """Labels that fit `logits`: integers `[batch]` or soft `[batch, num_classes]` of its dtype."""
+    check_not_empty(logits.shape[:-1])
     labels = jnp.asarray(labels)
     if jnp.issubdtype(labels.dtype, jnp.integer) and labels.shape == logits.shape[:-1]:
-        return _wide_enough(labels)
+        return as_class_numbers(labels)
     if jnp.issubdtype(labels.dtype, jnp.floating) and labels.shape == logits.shape:
         return labels.astype(logits.dtype)
     raise ValueError(
@@ -50,15 +51,22 @@ def as_labels(labels: ArrayLike, logits: jax.Array) -> jax.Array:
 
 def as_hard_labels(labels: ArrayLike, logits: jax.Array) -> jax.Array:
     """Integer labels `[batch]`, for what has no meaning with soft ones."""
+    check_not_empty(logits.shape[:-1])
     labels = jnp.asarray(labels)
     if jnp.issubdtype(labels.dtype, jnp.integer) and labels.shape == logits.shape[:-1]:
-        return _wide_enough(labels)
+        return as_class_numbers(labels)
     raise ValueError(
         f"labels: expected integers {logits.shape[:-1]}, got {labels.dtype} {labels.shape}"
     )
 
 
-def _wide_enough(labels: jax.Array) -> jax.Array:
+def check_not_empty(batch: tuple[int, ...]) -> None:
+    """Raise a ValueError unless there are examples."""
+    if 0 in batch:
+        raise ValueError("there are no examples (n = 0)")
+
+
+def as_class_numbers(labels: jax.Array) -> jax.Array:
     """Integers in which every class number has a place, unlike in those of 8 or 16 bits."""
     return labels if labels.dtype == jnp.int64 else labels.astype(jnp.int32)
 
@@ -148,8 +156,7 @@ def as_weights(
     weights: ArrayLike | None, batch: tuple[int, ...], dtype: Any = jnp.float32
 ) -> jax.Array | None:
     """Weights of that shape and dtype, or `None` for equal ones; there must be examples to weigh."""
-    if 0 in batch:
-        raise ValueError("there are no examples (n = 0)")
+    check_not_empty(batch)
     if weights is None:
         return None
     weights = jnp.asarray(weights, dtype)

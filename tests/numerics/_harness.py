@@ -157,6 +157,7 @@ class Case:
       least: the smallest number of examples it takes.
       wide: whether it runs with 50,000 classes.
       memory: temporary memory allowed there, in multiples of the n K input in float32.
+      slow: whether it runs with `-m slow` only.
       modes: of `'eager', 'jit', 'vmap', 'scan'`, those it has.
       rtol: relative tolerance of comparisons between modes in float64.
     """
@@ -175,11 +176,12 @@ class Case:
     no_weight: str = "nan"
     labels: str | None = None
     carry: str | None = None
-    empty: bool = False
+    empty: bool = True
     scenes: tuple[str, ...] = tuple(SCENES)
     least: int = 1
     wide: bool = True
     memory: float = 16.0
+    slow: bool = False
     modes: tuple[str, ...] = ("eager", "jit", "vmap", "scan")
     rtol: float = 1e-10
 
@@ -329,9 +331,7 @@ class Suite:
 
     room: ModuleType
     cases: tuple[Case, ...]
-    exempt: Mapping[
-        str, str
-    ] = {}  # public names that are no functions of arrays, and what they are
+    exempt: frozenset[str] = frozenset()  # public names that are no functions of arrays
     invalid: str = "nan"  # or 'raises': eagerly, and NaN under jit
 
     def test_every_public_name_has_a_case(self) -> None:
@@ -500,11 +500,11 @@ def check_no_weight_at_all(case: Case) -> None:
 def check_invalid_labels(case: Case, rule: str) -> None:
     source = batch(n=max(case.least, 8))
     inputs = case.make(source, jnp.float32)
-    run = jax.jit(value_and_grad(case))
-    want, _ = run(inputs)
+    run = jax.jit(case)
+    want = run(inputs)
     for wrong in (-1, source.num_classes, 2**31 - 1):
         bad = inputs | {case.labels: inputs[case.labels].at[2].set(wrong)}
-        got, slope = run(bad)
+        got = run(bad)
         if rule == "raises":
             with pytest.raises(ValueError, match="label"):
                 case(bad)
@@ -518,8 +518,6 @@ def check_invalid_labels(case: Case, rule: str) -> None:
             got = [leaf[2] for leaf in floats(got)]
         for leaf in floats(got):
             assert jnp.all(jnp.isnan(leaf)), (wrong, leaf)
-        if rule == "nan" and case.grad and case.rows:
-            chex.assert_tree_all_finite(slope)
 
 
 def check_many_classes(case: Case) -> None:
