@@ -82,7 +82,7 @@ def augmix(
     batch = images.shape[:1]
     depth_key, lam_key, weight_key, chain_key = jax.random.split(key, 4)
     if depth is None:
-        depth = jax.random.randint(depth_key, (chains, *batch), 1, MAX_DEPTH + 1)
+        depth = jax.random.randint(depth_key, (chains, *batch), 1, MAX_DEPTH + 1, jnp.int32)
     else:
         depth = _per_image("depth", depth, batch, jnp.int32)[None]
     lam = jax.random.uniform(lam_key, batch, jnp.float32) if lam is None else lam

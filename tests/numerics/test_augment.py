@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numerics._harness import Batch, Case, Suite
 
-from calib_jax import augment
+from calib_jax import augment, losses
 
 Image = functools.partial(Case, wide=False, scenes=("spread",))
 
@@ -99,5 +99,23 @@ class TestAugment(Suite):
             },
             variant="valid",
             wide=False,
+        ),
+        Case(
+            augment.partners,
+            lambda b: {
+                "saliency": b.rng.normal(size=(b.n, 5)),
+                "candidates": np.ones((6, 5)),
+                "key": jax.random.key(b.seed),
+            },
+            variant="key",
+            options={"eps": 1e-6},
+            wide=False,
+        ),
+        Case(
+            augment.gradient_saliency,
+            lambda b: {"inputs": b.logits, "labels": b.labels},
+            options={"loss": lambda z, y: losses.cross_entropy(z[None], y[None])[0]},
+            result="same",
+            empty=False,
         ),
     )  # fmt: skip
