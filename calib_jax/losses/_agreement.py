@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import FLOOR, as_logits
+from calib_jax._arrays import FLOOR, as_logits, check_not_empty
 
 
 def jensen_shannon(logits: ArrayLike) -> jax.Array:
@@ -21,6 +21,7 @@ def jensen_shannon(logits: ArrayLike) -> jax.Array:
     logits = as_logits(logits)
     if logits.ndim != 3:
         raise ValueError(f"logits: expected [batch, views, num_classes], got {logits.shape}")
+    check_not_empty(logits.shape[:1])
     # A masked class (logit -inf) is put where its probability is 0 and its differences are numbers.
     log_probs = jnp.maximum(jax.nn.log_softmax(logits), FLOOR)
     mean = jax.nn.logsumexp(log_probs, axis=1, keepdims=True) - math.log(logits.shape[1])

@@ -58,12 +58,12 @@ class Batch:
         """Always the same one: two inputs of one case must draw from one."""
         return np.random.default_rng(self.seed + 1)
 
-    @property
+    @functools.cached_property
     def probs(self) -> np.ndarray:
         p = np.exp(self.logits - self.logits.max(-1, keepdims=True, initial=-np.inf))
         return p / p.sum(-1, keepdims=True)
 
-    @property
+    @functools.cached_property
     def soft(self) -> np.ndarray:
         """Soft labels: 0.9 on the label, the rest on the classes that are not masked."""
         possible = np.isfinite(self.logits)
@@ -126,6 +126,7 @@ SCENES = {
 }
 
 
+@functools.cache
 def batch(scene: str = "spread", n: int = 8, k: int = 4, seed: int = 0) -> Batch:
     logits, labels = SCENES[scene](n, k, np.random.default_rng(seed))
     return Batch(logits, labels.astype(np.int32), seed)
@@ -158,7 +159,8 @@ class Case:
       wide: whether it runs with 50,000 classes.
       memory: temporary memory allowed there, in multiples of the n K input in float32.
       slow: whether it runs with `-m slow` only.
-      modes: of `'eager', 'jit', 'vmap', 'scan'`, those it has.
+      modes: of `'eager', 'jit', 'vmap', 'scan'`, those it has. A second case of a function may be left
+        with jit (and grad) only, to save time; it is then also left out of the test of narrow inputs.
       rtol: relative tolerance of comparisons between modes in float64.
     """
 
@@ -253,6 +255,12 @@ def value_and_grad(case: Case) -> Callable[[dict[str, Any]], tuple[Any, Any]]:
         return outputs, gradient
 
     return run
+
+
+@functools.cache
+def compiled(case: Case) -> Callable[[dict[str, Any]], tuple[Any, Any]]:
+    """`value_and_grad` under jit, compiled once for all tests of a case with inputs of one shape."""
+    return jax.jit(value_and_grad(case))
 
 
 def stack(*inputs: dict[str, Any]) -> dict[str, Any]:
@@ -352,7 +360,7 @@ class Suite:
     def test_narrow_inputs(self, case: Case) -> None:
         check_narrow_inputs(case)
 
-    test_narrow_inputs.applies = lambda case: case.result == "wide"
+    test_narrow_inputs.applies = lambda case: case.result == "wide" and "eager" in case.modes
 
     def test_padding(self, case: Case) -> None:
         check_padding(case)
@@ -379,6 +387,12 @@ class Suite:
         check_many_classes(case)
 
     test_many_classes.applies = lambda case: case.wide
+
+    @pytest.mark.slow
+    def test_many_classes_run(self, case: Case) -> None:
+        check_many_classes(case, run=True)
+
+    test_many_classes_run.applies = lambda case: case.wide
 
     @pytest.mark.slow
     @pytest.mark.parametrize("flag", ["x64", "strict", "rank", "nans"])
@@ -446,8 +460,7 @@ def check_modes(case: Case) -> None:
 
 
 def check_corners(case: Case) -> None:
-    run = jax.jit(value_and_grad(case))
-    n = max(case.least, 8)
+    run, n = compiled(case), max(case.least, 8)
     for scene in case.scenes:
         result = run(case.make(batch(scene, n=n), jnp.float32))
         chex.assert_tree_all_finite(result)
@@ -456,22 +469,14 @@ def check_corners(case: Case) -> None:
 
 def check_narrow_inputs(case: Case) -> None:
     """Nothing is computed in the narrow type: the same result as for its values in float32."""
-    sources = [case.make(batch(n=max(case.least, 8)), dtype) for dtype in NARROW]
-
-    @jax.jit
-    def both(inputs: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
-        def widen(x: jax.Array) -> jax.Array:
-            return x.astype(jnp.float32) if x.dtype in NARROW else x
-
-        return [case(x) for x in inputs], [case(jax.tree.map(widen, x)) for x in inputs]
-
-    got, want = both(sources)
+    narrow = case.make(batch(n=max(case.least, 8)), jnp.bfloat16)
+    wide = jax.tree.map(lambda x: x.astype(jnp.float32) if x.dtype in NARROW else x, narrow)
+    got, want = jax.jit(case)(narrow), compiled(case)(wide)[0]
     chex.assert_trees_all_close(got, want, rtol=1e-5, atol=1e-6, strict=True)
 
 
 def check_padding(case: Case) -> None:
-    run = jax.jit(value_and_grad(case))
-    source = batch(n=max(case.least, 8))
+    run, source = compiled(case), batch(n=max(case.least, 8))
     inputs = pad(case, source, math.nan)
     got, slope = run(inputs)
     want, _ = run(drop(case, inputs))
@@ -489,7 +494,7 @@ def check_padding(case: Case) -> None:
 
 def check_no_weight_at_all(case: Case) -> None:
     inputs = pad(case, batch(n=max(case.least, 8)), 0.25)
-    result = jax.jit(case)(inputs | {"weights": jnp.zeros_like(inputs["weights"])})
+    result, _ = compiled(case)(inputs | {"weights": jnp.zeros_like(inputs["weights"])})
     if case.no_weight == "kept":
         chex.assert_tree_all_finite(result)
         return
@@ -500,11 +505,11 @@ def check_no_weight_at_all(case: Case) -> None:
 def check_invalid_labels(case: Case, rule: str) -> None:
     source = batch(n=max(case.least, 8))
     inputs = case.make(source, jnp.float32)
-    run = jax.jit(case)
-    want = run(inputs)
+    run = compiled(case)
+    want, _ = run(inputs)
     for wrong in (-1, source.num_classes, 2**31 - 1):
         bad = inputs | {case.labels: inputs[case.labels].at[2].set(wrong)}
-        got = run(bad)
+        got, _ = run(bad)
         if rule == "raises":
             with pytest.raises(ValueError, match="label"):
                 case(bad)
@@ -520,13 +525,14 @@ def check_invalid_labels(case: Case, rule: str) -> None:
             assert jnp.all(jnp.isnan(leaf)), (wrong, leaf)
 
 
-def check_many_classes(case: Case) -> None:
-    """Compiled and run: extra memory O(n K)."""
+def check_many_classes(case: Case, run: bool = False) -> None:
+    """Extra memory O(n K) of value and gradient, as compiled; with `run`, finite ones."""
     inputs = case.make(batch(n=WIDE_N, k=WIDE_K), jnp.float32)
-    compiled = jax.jit(value_and_grad(case)).lower(inputs).compile()
-    used = compiled.memory_analysis().temp_size_in_bytes
+    program = compiled(case).lower(inputs).compile()
+    used = program.memory_analysis().temp_size_in_bytes
     assert used <= case.memory * 4 * WIDE_N * WIDE_K, f"{used / (4 * WIDE_N * WIDE_K):.1f} n K"
-    chex.assert_tree_all_finite(compiled(inputs))
+    if run:
+        chex.assert_tree_all_finite(program(inputs))
 
 
 def check_grid(case: Case, scene: str, dtype: Any, flag: str) -> None:

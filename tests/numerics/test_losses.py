@@ -66,7 +66,7 @@ def pairs(b: Batch) -> dict[str, Any]:
 def loss(function: Any, **more: Any) -> tuple[Case, Case]:
     """A loss of logits and labels, with hard ones and with soft ones."""
     both = functools.partial(Case, function, grad=("logits",), **more)
-    return both(hard, labels="labels"), both(soft, variant="soft")
+    return both(hard, labels="labels"), both(soft, variant="soft", modes=("jit",))
 
 
 class TestLosses(Suite):
@@ -84,7 +84,14 @@ class TestLosses(Suite):
         *loss(losses.mdca, rows=False, padded=("logits",)),
         *loss(losses.mbls, rows=False, padded=("logits",), options={"margin": 1.0}),
         Case(losses.focal, with_gamma, grad=("logits",), labels="labels"),
-        Case(losses.focal, soft, variant="soft", grad=("logits",), options={"gamma": 0.5}),
+        Case(
+            losses.focal,
+            soft,
+            variant="soft",
+            grad=("logits",),
+            options={"gamma": 0.5},
+            modes=("jit",),
+        ),
         Case(losses.inverse_focal, hard, grad=("logits",), labels="labels", options={"gamma": 2.0}),
         Case(
             losses.calfocal,
@@ -100,6 +107,7 @@ class TestLosses(Suite):
             lambda b: soft(b) | {"bins": bins(b)},
             variant="eq. 3",
             grad=("logits",),
+            modes=("jit",),
             options={"lam": 5.0, "per_sample": False},
         ),
         Case(
@@ -113,6 +121,7 @@ class TestLosses(Suite):
             lambda b: soft(b) | {"state": state(b)},
             variant="soft",
             grad=("logits",),
+            modes=("jit",),
         ),
         Case(
             lambda zero: losses.adafocal_init(3, 2.0),
