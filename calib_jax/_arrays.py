@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 # What takes the place of -inf where a slope is needed: exp of it is 0, and differences are numbers.
@@ -20,6 +21,23 @@ def float_dtype(*arrays: Any) -> Any:
     dtypes = [x.dtype for x in arrays if hasattr(x, "dtype") and not isinstance(x, float)]
     widest = jax.dtypes.canonicalize_dtype(jnp.float64)  # float32 unless jax_enable_x64
     return widest if jnp.float64 in dtypes else jnp.dtype(jnp.float32)
+
+
+def as_floats(x: ArrayLike) -> jax.Array:
+    """`x` as float32, or as float64 if it is: statistics are never kept in a narrower type."""
+    return jnp.asarray(x, float_dtype(x))
+
+
+# What takes the place of -inf where a slope is needed: exp of it is 0, and differences are numbers.
+FLOOR = -1e30
+
+
+def float_dtype(*arrays: Any) -> Any:
+    """Float64 if one of the arrays has it, else float32. Python numbers do not count."""
+    if not jax.config.jax_enable_x64:
+        return jnp.float32
+    dtypes = [x.dtype for x in arrays if hasattr(x, "dtype") and not isinstance(x, float)]
+    return jnp.float64 if jnp.float64 in dtypes else jnp.float32
 
 
 def as_floats(x: ArrayLike) -> jax.Array:
@@ -182,3 +200,40 @@ def weighted_mean(values: jax.Array, weights: ArrayLike | None) -> jax.Array:
         return jnp.mean(values)
     # where, not a bare product: a padded row may hold anything, NaN included.
     return jnp.sum(jnp.where(weights == 0, 0.0, weights * values)) / jnp.sum(weights)
+
+
+def numeric_rows(logits: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`logits` with zeros in the rows that have no softmax, and which rows have one `[batch]`.
+
+    A row with NaN, +inf or nothing but -inf would have a NaN gradient even where its weight is 0. Says
+    nothing of the weights, so that a bootstrap over weights computes what follows once.
+    """
+    numeric = jnp.isfinite(jnp.max(logits, axis=-1))
+    return jnp.where(numeric[..., None], logits, 0.0), numeric
+
+
+def check_labels(
+    labels: jax.Array, logits: jax.Array, weights: ArrayLike | None = None
+) -> None:
+    """Raise a ValueError if a row of weight other than 0 has an integer label that is no class.
+
+    Values can only be looked at outside jit; inside, such a row gives NaN instead.
+    """
+    if is_soft(labels) or not all(map(_is_readable, (labels, logits, weights))):
+        return
+    values, num_classes = np.asarray(labels), logits.shape[-1]
+    invalid = (values < 0) | (values >= num_classes)
+    if weights is not None and np.shape(weights) == invalid.shape:
+        invalid &= np.asarray(weights) != 0
+    if invalid.any():
+        raise ValueError(
+            f"labels: expected 0 to {num_classes - 1}, found {values[invalid][0]} "
+            f"({invalid.sum()} of {invalid.size} labels are no class)"
+        )
+
+
+def _is_readable(x: ArrayLike | None) -> bool:
+    """Whether the values of `x` are at hand: not traced, and not on another process's devices."""
+    if isinstance(x, jax.core.Tracer):
+        return False
+    return not isinstance(x, jax.Array) or x.is_fully_addressable
