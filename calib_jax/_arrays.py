@@ -28,23 +28,6 @@ def as_floats(x: ArrayLike) -> jax.Array:
     return jnp.asarray(x, float_dtype(x))
 
 
-# What takes the place of -inf where a slope is needed: exp of it is 0, and differences are numbers.
-FLOOR = -1e30
-
-
-def float_dtype(*arrays: Any) -> Any:
-    """Float64 if one of the arrays has it, else float32. Python numbers do not count."""
-    if not jax.config.jax_enable_x64:
-        return jnp.float32
-    dtypes = [x.dtype for x in arrays if hasattr(x, "dtype") and not isinstance(x, float)]
-    return jnp.float64 if jnp.float64 in dtypes else jnp.float32
-
-
-def as_floats(x: ArrayLike) -> jax.Array:
-    """`x` as float32, or as float64 if it is: statistics are never kept in a narrower type."""
-    return jnp.asarray(x, float_dtype(x))
-
-
 def as_logits(logits: ArrayLike) -> jax.Array:
     """`logits` as float32 or float64 `[..., num_classes]`."""
     logits = as_floats(logits)
@@ -212,14 +195,12 @@ def numeric_rows(logits: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.where(numeric[..., None], logits, 0.0), numeric
 
 
-def check_labels(
-    labels: jax.Array, logits: jax.Array, weights: ArrayLike | None = None
-) -> None:
+def check_labels(labels: jax.Array, logits: jax.Array, weights: ArrayLike | None = None) -> None:
     """Raise a ValueError if a row of weight other than 0 has an integer label that is no class.
 
     Values can only be looked at outside jit; inside, such a row gives NaN instead.
     """
-    if is_soft(labels) or not all(map(_is_readable, (labels, logits, weights))):
+    if is_soft(labels) or not all(map(is_readable, (labels, logits, weights))):
         return
     values, num_classes = np.asarray(labels), logits.shape[-1]
     invalid = (values < 0) | (values >= num_classes)
@@ -232,7 +213,7 @@ def check_labels(
         )
 
 
-def _is_readable(x: ArrayLike | None) -> bool:
+def is_readable(x: ArrayLike | None) -> bool:
     """Whether the values of `x` are at hand: not traced, and not on another process's devices."""
     if isinstance(x, jax.core.Tracer):
         return False

@@ -240,9 +240,7 @@ class _Cumulative:
         self.ascending = confidence[order]
         gap = jnp.where(weight > 0, self.ascending, 0.0) - correct[order]
         # The sum of gaps stays small where that of confidences grows, and keeps its digits.
-        self.columns = [
-            running_sums(c) for c in (weight, weight * correct[order], weight * gap)
-        ]
+        self.columns = [running_sums(c) for c in (weight, weight * correct[order], weight * gap)]
         self.count = self.columns[0]
         self.whole = None if weights is None else jnp.all(weights == jnp.round(weights))
 

@@ -126,9 +126,9 @@ def inverse_temperature(
     - All predictions are right, and T -> 0 is best: the likelihood is smoothed. One of n + 2 right
       predictions is taken to be of the runner-up's class, n being the total weight (Laplace's rule of
       succession; with two classes, Platt's targets).
-    - The predictions are no better than guesses, and T -> infinity is best: T is at most 1,000 times
-      the typical distance of the two largest logits (the geometric mean over the rows), where the
-      probabilities are nearly uniform.
+    - The predictions are no better than guesses, and T -> infinity is best: T is at most 1,000, or
+      1,000 times the typical distance of the two largest logits (the geometric mean over the rows) if
+      that is more than 1. The probabilities are nearly uniform there.
     - All logits of a row are equal, in every row: T = 1.
 
     No gradient flows through the search.
@@ -145,21 +145,29 @@ def _inverse_temperature(
     logits: jax.Array, labels: jax.Array, weights: ArrayLike | None
 ) -> jax.Array:
     below_top, own = _distances(jax.lax.stop_gradient(logits), labels)
-    # How far the runner-up is behind; nothing is where all logits of a row are equal or masked.
-    gap = -jnp.max(jnp.where(below_top < 0, below_top, -jnp.inf), axis=-1)
-    has_gap = jnp.isfinite(gap)
-    gap = jnp.where(has_gap, gap, 1.0)
-
     weight = as_weights(weights, own.shape, own.dtype)
     weight = jnp.ones_like(own) if weight is None else weight
+    gap, has_gap = _runner_up(below_top)
     mean_own = weighted_mean(own, weight)
-    smoothed = jnp.where(has_gap & (mean_own == 0), -gap / (jnp.sum(weight) + 2), own)
+    all_right = mean_own == 0
+    smoothed = jnp.where(has_gap & all_right, -gap / (jnp.sum(weight) + 2), own)
     beta = _lowest_nll(below_top, smoothed, weight)
 
     with_gap = jnp.sum(jnp.where(has_gap, weight, 0.0))
     log_gap = jnp.sum(weight * jnp.log(gap)) / jnp.where(with_gap > 0, with_gap, 1.0)
-    beta = jnp.where(with_gap > 0, jnp.maximum(beta, 1e-3 * jnp.exp(-log_gap)), 1.0)
+    least = 1e-3 * jnp.exp(-jnp.maximum(log_gap, 0.0))
+    beta = jnp.where(with_gap > 0, jnp.maximum(beta, least), 1.0)
     return jnp.where(jnp.isnan(mean_own), jnp.nan, beta)
+
+
+def _runner_up(below_top: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """How far the runner-up is behind `[n]`, and where there is one.
+
+    There is none (and a 1 stands for its distance) where all logits that are not masked are equal.
+    """
+    gap = -jnp.max(jnp.where(below_top < 0, below_top, -jnp.inf), axis=-1)
+    has_gap = jnp.isfinite(gap)
+    return jnp.where(has_gap, gap, 1.0), has_gap
 
 
 def _distances(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
