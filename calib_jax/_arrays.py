@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 # What takes the place of -inf where a slope is needed: exp of it is 0, and differences are numbers.
@@ -182,3 +183,38 @@ def weighted_mean(values: jax.Array, weights: ArrayLike | None) -> jax.Array:
         return jnp.mean(values)
     # where, not a bare product: a padded row may hold anything, NaN included.
     return jnp.sum(jnp.where(weights == 0, 0.0, weights * values)) / jnp.sum(weights)
+
+
+def numeric_rows(logits: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`logits` with zeros in the rows that have no softmax, and which rows have one `[batch]`.
+
+    A row with NaN, +inf or nothing but -inf would have a NaN gradient even where its weight is 0. Says
+    nothing of the weights, so that a bootstrap over weights computes what follows once.
+    """
+    numeric = jnp.isfinite(jnp.max(logits, axis=-1))
+    return jnp.where(numeric[..., None], logits, 0.0), numeric
+
+
+def check_labels(labels: jax.Array, logits: jax.Array, weights: ArrayLike | None = None) -> None:
+    """Raise a ValueError if a row of weight other than 0 has an integer label that is no class.
+
+    Values can only be looked at outside jit; inside, such a row gives NaN instead.
+    """
+    if is_soft(labels) or not all(map(is_readable, (labels, logits, weights))):
+        return
+    values, num_classes = np.asarray(labels), logits.shape[-1]
+    invalid = (values < 0) | (values >= num_classes)
+    if weights is not None and np.shape(weights) == invalid.shape:
+        invalid &= np.asarray(weights) != 0
+    if invalid.any():
+        raise ValueError(
+            f"labels: expected 0 to {num_classes - 1}, found {values[invalid][0]} "
+            f"({invalid.sum()} of {invalid.size} labels are no class)"
+        )
+
+
+def is_readable(x: ArrayLike | None) -> bool:
+    """Whether the values of `x` are at hand: not traced, and not on another process's devices."""
+    if isinstance(x, jax.core.Tracer):
+        return False
+    return not isinstance(x, jax.Array) or x.is_fully_addressable
