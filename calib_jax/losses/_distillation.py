@@ -4,7 +4,14 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import above_floor, as_floats, as_logits, as_per_example
+from calib_jax._arrays import (
+    above_floor,
+    as_floats,
+    as_labels,
+    as_logits,
+    as_per_example,
+    nan_where_invalid,
+)
 from calib_jax.losses._entropy import cross_entropy
 
 
@@ -49,7 +56,8 @@ def distillation(
     if scale_student if t_squared is None else t_squared:
         kl = jnp.square(temperature) * kl
     weight = as_per_example("weight", weight, student.shape[:-1], student.dtype)
-    return (1 - weight) * cross_entropy(student, labels) + weight * kl
+    loss = (1 - weight) * cross_entropy(student, labels) + weight * kl
+    return nan_where_invalid(loss, as_labels(labels, student), student.shape[-1])
 
 
 def teacher_annealing(step: ArrayLike, total_steps: ArrayLike) -> jax.Array:
