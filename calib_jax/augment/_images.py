@@ -3,13 +3,16 @@
 import jax
 import jax.numpy as jnp
 
+from calib_jax._arrays import check_not_empty, float_dtype
+
 
 def check_images(images: jax.Array) -> None:
-    """Raises unless these are `[batch, h, w, c]`, uint8 or floats."""
+    """Raise a ValueError unless these are `[batch, h, w, c]`, uint8 or floats, and not none."""
     if images.ndim != 4:
         raise ValueError(f"images: expected [batch, h, w, c], got shape {images.shape}")
     if images.dtype != jnp.uint8 and not jnp.issubdtype(images.dtype, jnp.floating):
         raise ValueError(f"images: expected uint8 or floats in [0, 1], got {images.dtype}")
+    check_not_empty(images.shape[:1])
 
 
 def as_bytes(images: jax.Array) -> jax.Array:
@@ -23,13 +26,13 @@ def as_bytes(images: jax.Array) -> jax.Array:
 
 
 def as_unit(images: jax.Array) -> jax.Array:
-    """The images as float32 in [0, 1]."""
+    """The images as float32 (float64 if they are) in [0, 1]."""
     check_images(images)
-    return images.astype(jnp.float32) / (255 if images.dtype == jnp.uint8 else 1)
+    return images.astype(float_dtype(images)) / (255 if images.dtype == jnp.uint8 else 1)
 
 
 def like(levels: jax.Array, images: jax.Array) -> jax.Array:
     """Grey levels from 0 to 255, whole or not, as images of the type of `images`."""
     if images.dtype == jnp.uint8:
         return levels if levels.dtype == jnp.uint8 else jnp.round(levels).astype(jnp.uint8)
-    return (levels.astype(jnp.float32) / 255).astype(images.dtype)
+    return (levels.astype(float_dtype(images)) / 255).astype(images.dtype)

@@ -42,7 +42,7 @@ def pgd(
         runs a convolution in a loop some nine times slower; compiling takes longer by the steps.
 
     Returns:
-      Float32 images.
+      Images in [0, 1], float32 or float64 if the given ones are.
     """
     if restarts < 1 or steps < 0:
         raise ValueError(f"restarts={restarts}, steps={steps}: expected at least 1 and 0")
@@ -61,18 +61,19 @@ def pgd(
 
     def again(number: jax.Array | int, best: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, ...]:
         found = attack(jax.random.fold_in(key, number))
-        value = loss(found, jnp.asarray(labels))
+        value = loss(found, jnp.asarray(labels)).astype(images.dtype)
         better = value > best[1]
         return jnp.where(better[:, None, None, None], found, best[0]), jnp.maximum(value, best[1])
 
-    nothing = images, jnp.full(images.shape[0], -jnp.inf)
+    nothing = images, jnp.full(images.shape[0], -jnp.inf, images.dtype)
     worst = jax.lax.fori_loop(0, restarts, again, nothing, unroll=unroll)[0]
     return jax.lax.stop_gradient(worst)
 
 
 def pgd_start(key: jax.Array, images: jax.Array, *, eps: ArrayLike) -> jax.Array:
-    """A random place within `eps` of images in [0, 1]."""
-    noise = jax.random.uniform(key, images.shape, minval=-1.0, maxval=1.0)
+    """Return a random place within `eps` of images in [0, 1]."""
+    images = as_unit(jnp.asarray(images))
+    noise = jax.random.uniform(key, images.shape, images.dtype, minval=-1.0, maxval=1.0)
     return jnp.clip(images + _spread("eps", eps, images) * noise, 0.0, 1.0)
 
 
@@ -85,7 +86,9 @@ def pgd_step(
     eps: ArrayLike,
     step_size: ArrayLike | None = None,
 ) -> jax.Array:
-    """One step of the attack from `x`: see `pgd`."""
+    """Take one step of the attack from `x`: see `pgd`."""
+    images = as_unit(jnp.asarray(images))
+    x = jnp.asarray(x, images.dtype)
     radius = _spread("eps", eps, images)
     size = radius / 4 if step_size is None else _spread("step_size", step_size, images)
     slope = jax.grad(lambda x: jnp.sum(loss(x, jnp.asarray(labels))))(x)
@@ -95,4 +98,5 @@ def pgd_step(
 
 def _spread(name: str, value: ArrayLike, images: jax.Array) -> jax.Array:
     """A scalar or `[batch]` as something that broadcasts against the images."""
-    return as_per_example(name, value, images.shape[:1])[..., None, None, None]
+    value = as_per_example(name, value, images.shape[:1], images.dtype)
+    return value[:, None, None, None] if value.ndim else value

@@ -42,7 +42,7 @@ def randaug(
     images = jnp.asarray(images)
     levels = as_bytes(images)
     batch = images.shape[:1]
-    sign = jnp.where(jax.random.bernoulli(key, shape=batch), 1.0, -1.0)
+    sign = jnp.where(jax.random.bernoulli(key, shape=batch), 1.0, -1.0).astype(jnp.float32)
     ops = _per_image("op", op, batch, jnp.int32)
     magnitudes = _per_image("magnitude", magnitude, batch, jnp.float32)
     return like(transform(levels, ops, magnitudes, sign, fill), images)
@@ -82,20 +82,21 @@ def augmix(
     batch = images.shape[:1]
     depth_key, lam_key, weight_key, chain_key = jax.random.split(key, 4)
     if depth is None:
-        depth = jax.random.randint(depth_key, (chains, *batch), 1, MAX_DEPTH + 1)
+        depth = jax.random.randint(depth_key, (chains, *batch), 1, MAX_DEPTH + 1, jnp.int32)
     else:
         depth = _per_image("depth", depth, batch, jnp.int32)[None]
-    lam = jax.random.uniform(lam_key, batch) if lam is None else lam
-    weights = jax.random.dirichlet(weight_key, jnp.ones(chains), batch) if chains > 1 else None
+    lam = jax.random.uniform(lam_key, batch, jnp.float32) if lam is None else lam
+    equal = jnp.ones(chains, jnp.float32)
+    weights = jax.random.dirichlet(weight_key, equal, batch) if chains > 1 else None
     least = magnitude if chains == 1 else _CHAIN_LEAST
 
     def one_chain(number: int) -> jax.Array:
         def step(i: jax.Array, chain: jax.Array) -> jax.Array:
             step_key = jax.random.fold_in(jax.random.fold_in(chain_key, number), i)
             op_key, m_key, sign_key = jax.random.split(step_key, 3)
-            op = jax.random.randint(op_key, batch, 0, len(OPS))
+            op = jax.random.randint(op_key, batch, 0, len(OPS), jnp.int32)
             op = jnp.where(i < depth[number], op, IDENTITY)
-            m = jax.random.uniform(m_key, batch, minval=least, maxval=magnitude)
+            m = jax.random.uniform(m_key, batch, jnp.float32, minval=least, maxval=magnitude)
             return randaug(sign_key, chain, m, op, fill=fill)
 
         # A loop of XLA's: it is as long as the longest chain, and what a step makes is made once, not
@@ -105,13 +106,13 @@ def augmix(
     def spread(x: jax.Array) -> jax.Array:
         return x[:, None, None, None]
 
-    if weights is None:
-        mixed = one_chain(0).astype(jnp.float32)
-    else:
-        parts = [spread(weights[:, i]) * one_chain(i) for i in range(chains)]
+    made = [one_chain(i).astype(jnp.float32) for i in range(chains)]
+    mixed = made[0]
+    if weights is not None:
+        parts = [spread(weights[:, i]) * chain for i, chain in enumerate(made)]
         mixed = sum(parts[1:], parts[0])
     lam = spread(_per_image("lam", lam, batch, jnp.float32))
-    result = lam * levels + (1 - lam) * mixed
+    result = lam * levels.astype(jnp.float32) + (1 - lam) * mixed
     return like(result, images)
 
 

@@ -3,18 +3,24 @@
 import jax
 import jax.numpy as jnp
 
+from calib_jax.augment._images import check_images
+
 
 def pad_crop(key: jax.Array, images: jax.Array, padding: int) -> jax.Array:
-    """Each image `[batch, h, w, c]` padded with zeros and cropped back at a place of its own."""
+    """Return each image `[batch, h, w, c]` padded with zeros and cropped back at a place of its own."""
+    images = jnp.asarray(images)
+    check_images(images)
     batch, height, width, _ = images.shape
     padded = jnp.pad(images, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
-    corner = jax.random.randint(key, (batch, 2), 0, 2 * padding + 1)
-    rows = corner[:, :1] + jnp.arange(height)
-    columns = corner[:, 1:] + jnp.arange(width)
+    corner = jax.random.randint(key, (batch, 2), 0, 2 * padding + 1, jnp.int32)
+    rows = corner[:, :1] + jnp.arange(height, dtype=jnp.int32)[None]
+    columns = corner[:, 1:] + jnp.arange(width, dtype=jnp.int32)[None]
     return padded[jnp.arange(batch)[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
 def flip(key: jax.Array, images: jax.Array) -> jax.Array:
-    """Each image mirrored left to right with probability 1/2."""
+    """Return each image `[batch, h, w, c]` mirrored left to right with probability 1/2."""
+    images = jnp.asarray(images)
+    check_images(images)
     mirrored = jax.random.bernoulli(key, shape=(images.shape[0], 1, 1, 1))
     return jnp.where(mirrored, images[:, :, ::-1], images)

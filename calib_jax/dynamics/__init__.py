@@ -1,4 +1,7 @@
-"""Training dynamics: AUM and data maps, one number per example, kept on the device."""
+"""Training dynamics: AUM and data maps, one number per example, kept on the device.
+
+An integer label outside 0 ... K-1 makes its example's statistics NaN. A state keeps its dtype.
+"""
 
 from calib_jax.dynamics._dynamics import AumState as AumState
 from calib_jax.dynamics._dynamics import DataMap as DataMap

@@ -10,11 +10,24 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_hard_labels, as_logits, correct_prediction, take_label
+from calib_jax._arrays import (
+    FLOOR,
+    above_floor,
+    as_floats,
+    as_hard_labels,
+    as_logits,
+    check_not_empty,
+    correct_prediction,
+    indicator,
+    nan_where_invalid,
+    take_label,
+)
 
 
 def margin(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
-    """`z_y - max_{k != y} z_k`: how far the label's logit is ahead of the best other one.
+    """Return `z_y - max_{k != y} z_k`: how far the label's logit is ahead of the best other one.
+
+    A masked class (logit -inf) counts as -1e30; NaN for a label outside 0 ... K-1.
 
     Args:
       logits: `[batch, num_classes]`.
@@ -23,10 +36,11 @@ def margin(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     Returns:
       `[batch]`
     """
-    logits = as_logits(logits)
+    logits = above_floor(as_logits(logits))
     labels = as_hard_labels(labels, logits)
-    own = labels[..., None] == jnp.arange(logits.shape[-1])
-    return take_label(logits, labels) - jnp.max(jnp.where(own, -jnp.inf, logits), axis=-1)
+    others = jnp.where(indicator(labels, logits.shape[-1]), FLOOR, logits)
+    ahead = take_label(logits, labels) - jnp.max(others, axis=-1)
+    return nan_where_invalid(ahead, labels, logits.shape[-1])
 
 
 class AumState(NamedTuple):
@@ -37,8 +51,9 @@ class AumState(NamedTuple):
 
 
 def aum_init(n: int) -> AumState:
-    """The state before any of the `n` examples was seen."""
-    return AumState(total=jnp.zeros(n), seen=jnp.zeros(n))
+    """Return the state before any of the `n` examples was seen."""
+    check_not_empty((n,))
+    return AumState(*[jnp.zeros(n, jnp.float32) for _ in AumState._fields])
 
 
 def aum_update(
@@ -48,7 +63,7 @@ def aum_update(
     labels: ArrayLike,
     weights: ArrayLike | None = None,
 ) -> AumState:
-    """Adds a step's margins, as computed by the network in training mode.
+    """Add a step's margins, as computed by the network in training mode.
 
     Args:
       state: the present state.
@@ -60,7 +75,7 @@ def aum_update(
     Returns:
       The new state.
     """
-    margins = margin(logits, labels)
+    margins = margin(logits, labels).astype(state.total.dtype)
     rows = _rows(ids, weights, state.seen.shape[0], margins.shape)
     return AumState(
         total=state.total.at[rows].add(margins, mode="drop"),
@@ -69,7 +84,7 @@ def aum_update(
 
 
 def aum_values(state: AumState) -> jax.Array:
-    """Area under the margin: the mean margin over the times seen `[n]`; NaN if never."""
+    """Return the area under the margin: the mean margin over the times seen `[n]`; NaN if never."""
     return state.total / jnp.where(state.seen > 0, state.seen, jnp.nan)
 
 
@@ -102,8 +117,9 @@ class DataMapState(NamedTuple):
 
 
 def datamap_init(n: int) -> DataMapState:
-    """The state before any of the `n` examples was seen."""
-    return DataMapState(*[jnp.zeros(n) for _ in DataMapState._fields])
+    """Return the state before any of the `n` examples was seen."""
+    check_not_empty((n,))
+    return DataMapState(*[jnp.zeros(n, jnp.float32) for _ in DataMapState._fields])
 
 
 def datamap_update(
@@ -113,10 +129,13 @@ def datamap_update(
     labels: ArrayLike,
     weights: ArrayLike | None = None,
 ) -> DataMapState:
-    """Adds a step's gold probabilities and hits. Arguments as in `aum_update`."""
+    """Add a step's gold probabilities and hits. Arguments as in `aum_update`."""
     logits = as_logits(logits)
     labels = as_hard_labels(labels, logits)
-    p = take_label(jax.nn.softmax(logits), labels)
+    dtype = state.first.dtype
+    p = take_label(jax.nn.softmax(logits), labels).astype(dtype)
+    p = nan_where_invalid(p, labels, logits.shape[-1])
+    correct = correct_prediction(logits, labels).astype(dtype)
     n = state.seen.shape[0]
     rows = _rows(ids, weights, n, p.shape)
     unseen = jnp.where(state.seen.at[rows].get(mode="fill", fill_value=1.0) == 0, rows, n)
@@ -126,13 +145,13 @@ def datamap_update(
         first=first,
         deviation=state.deviation.at[rows].add(deviation, mode="drop"),
         deviation_squared=state.deviation_squared.at[rows].add(deviation**2, mode="drop"),
-        correct=state.correct.at[rows].add(correct_prediction(logits, labels), mode="drop"),
+        correct=state.correct.at[rows].add(correct, mode="drop"),
         seen=state.seen.at[rows].add(1.0, mode="drop"),
     )
 
 
 def datamap_values(state: DataMapState) -> DataMap:
-    """The data map so far; NaN for examples never seen."""
+    """Return the data map so far; NaN for examples never seen."""
     times = jnp.where(state.seen > 0, state.seen, jnp.nan)
     mean = state.deviation / times
     variance = state.deviation_squared / times - mean**2
@@ -144,7 +163,7 @@ def datamap_values(state: DataMapState) -> DataMap:
 
 
 def median_split(values: ArrayLike) -> jax.Array:
-    """Which examples belong to the upper half: `True` for the `ceil(n / 2)` largest values.
+    """Tell which examples belong to the upper half: `True` for the `ceil(n / 2)` largest values.
 
     Same as "at least the median" whenever the median is not tied. Ties at the cut go to the lower
     index, so that the halves are always equal; NaN (never seen) counts as the smallest value.
@@ -155,9 +174,10 @@ def median_split(values: ArrayLike) -> jax.Array:
     Returns:
       bool `[n]`
     """
-    values = jnp.asarray(values)
+    values = as_floats(values)
+    check_not_empty(values.shape)
     order = jnp.lexsort((-values, jnp.isnan(values)))
-    rank = jnp.zeros_like(order).at[order].set(jnp.arange(order.shape[0]))
+    rank = jnp.zeros_like(order).at[order].set(jnp.arange(order.shape[0], dtype=order.dtype))
     return rank < (values.shape[0] + 1) // 2
 
 

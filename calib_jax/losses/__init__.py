@@ -1,11 +1,19 @@
 """Losses: arrays in, one value per example out; the batch-coupled ones return a scalar and say so.
 
-Every loss works in log space and float32: value and gradient are finite for any finite logits.
+Every loss works in log space, in float32 or in float64 if the logits have it: value and gradient are
+finite for any finite logits. For all of them:
+
+- A masked class (logit -inf) has probability 0 and takes no part; a label on it costs about 1e30.
+- An integer label outside 0 ... K-1 gives NaN for its row (and a NaN scalar), with a gradient of 0 in
+  the losses per example; never another class's loss, never an exception.
+- A row of weight 0 changes neither value nor gradient, whatever it holds; weights that are all 0 give
+  NaN.
 """
 
 from calib_jax.losses._adafocal import AdaFocalState as AdaFocalState
 from calib_jax.losses._adafocal import adafocal as adafocal
 from calib_jax.losses._adafocal import adafocal_init as adafocal_init
+from calib_jax.losses._adafocal import adafocal_trajectory as adafocal_trajectory
 from calib_jax.losses._adafocal import adafocal_update as adafocal_update
 from calib_jax.losses._agreement import jensen_shannon as jensen_shannon
 from calib_jax.losses._contrastive import label_aware_contrastive as label_aware_contrastive

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from calib_jax._arrays import as_floats
 from calib_jax.losses._focal import focal_by_probability, look_up
 from calib_jax.metrics import bin_stats
 
@@ -49,10 +50,10 @@ def adafocal_update(
     confidence: ArrayLike,
     correct: ArrayLike,
     *,
-    lam: float = 1.0,
-    switch: float = 0.2,
-    gamma_max: float = 20.0,
-    gamma_min: float = -2.0,
+    lam: ArrayLike = 1.0,
+    switch: ArrayLike = 0.2,
+    gamma_max: ArrayLike = 20.0,
+    gamma_min: ArrayLike = -2.0,
     weights: ArrayLike | None = None,
 ) -> AdaFocalState:
     """One gamma update from the validation set (algorithm 1, lines 14 to 23).
@@ -71,34 +72,108 @@ def adafocal_update(
     intervals left open; here: the edge lies half-way between the neighbouring bins' examples, so
     that statistics and look-up agree about every value.
 
-    All bins are updated in one vectorised pass, and a trajectory of updates is a `lax.scan`:
-
-        jax.lax.scan(lambda s, v: (adafocal_update(s, *v), s.gamma), state, (confidences, corrects))
+    All bins are updated in one vectorized pass. `adafocal_trajectory` scans several updates.
 
     Args:
-      state: the present state.
+      state: the present state; the new one has its dtypes.
       confidence: top-label confidence of the validation examples `[n]`.
       correct: 1 where the prediction is right `[n]`.
       lam: how fast gamma moves.
       switch: S_th, the size of gamma at which focal and inverse focal change places.
-      gamma_max: upper bound of focal gammas.
-      gamma_min: lower bound of inverse-focal gammas (negative).
+      gamma_max: upper bound of focal gammas; infinity (appendix N) means 1e30, with which the loss
+        and its gradient stay numbers.
+      gamma_min: lower bound of inverse-focal gammas (negative and finite).
       weights: `[n]`, 0 for padding.
 
     Returns:
       The new state.
+
+    References:
+      Ghosh et al. (2022), arXiv:2211.11838.
     """
     bins = bin_stats(
         confidence, correct, num_bins=state.gamma.shape[0], scheme="mass", weights=weights
     )
-    growth = jnp.clip(lam * bins.gap, -80.0, 80.0)  # exp stays finite, also for gamma = 0
-    gamma = jnp.where(
-        state.gamma >= 0,
-        _switched(jnp.minimum(gamma_max, state.gamma * jnp.exp(growth)), switch, -switch),
-        _switched(jnp.maximum(gamma_min, state.gamma * jnp.exp(-growth)), switch, switch),
+    edges, old = bins.edges[1:-1].astype(state.edges.dtype), state.gamma
+    lam, switch, largest, smallest = (
+        jnp.asarray(x, old.dtype)
+        for x in (lam, switch, jnp.minimum(jnp.asarray(gamma_max, old.dtype), 1e30), gamma_min)
     )
-    return AdaFocalState(edges=bins.edges[1:-1], gamma=gamma)
+    growth = jnp.clip(lam * bins.gap.astype(old.dtype), -80, 80)  # exp is finite: gamma may be 0
+    focal = jnp.minimum(largest, old * jnp.exp(growth))
+    inverse = jnp.maximum(smallest, old * jnp.exp(-growth))
+    gamma = jnp.where(
+        old >= 0,
+        jnp.where(jnp.abs(focal) < switch, -switch, focal),
+        jnp.where(jnp.abs(inverse) < switch, switch, inverse),
+    )
+    return AdaFocalState(edges=edges, gamma=gamma)
 
 
-def _switched(gamma: jax.Array, switch: float, other_side: float) -> jax.Array:
-    return jnp.where(jnp.abs(gamma) < switch, other_side, gamma)
+def adafocal_trajectory(
+    state: AdaFocalState,
+    confidences: ArrayLike,
+    corrects: ArrayLike,
+    *,
+    lam: ArrayLike = 1.0,
+    switch: ArrayLike = 0.2,
+    gamma_max: ArrayLike = 20.0,
+    gamma_min: ArrayLike = -2.0,
+    weights: ArrayLike | None = None,
+) -> AdaFocalState:
+    """Scan `adafocal_update` over a stack of validation snapshots, for replays and plots.
+
+    The snapshots are fixed: they are what a network predicted that was trained with gammas of its own.
+    Another `lam` or `switch` would have trained another network, so this shows how the update rule
+    answers to given predictions and does not replace retraining. A study of a setting is a `vmap`:
+
+        jax.vmap(lambda lam: adafocal_trajectory(state, confidences, corrects, lam=lam))(lams)
+
+    Args:
+      state: the state before the first update.
+      confidences: top-label confidence of the validation examples at each snapshot `[T, n]`.
+      corrects: 1 where the prediction is right `[T, n]`.
+      lam: see `adafocal_update`, as the other settings.
+      switch: S_th.
+      gamma_max: upper bound of focal gammas.
+      gamma_min: lower bound of inverse-focal gammas.
+      weights: `[n]` for all snapshots or `[T, n]`, 0 for padding.
+
+    Returns:
+      The states after each update: edges `[T, num_bins - 1]`, gamma `[T, num_bins]`.
+
+    References:
+      Ghosh et al. (2022), arXiv:2211.11838, algorithm 1.
+    """
+    confidences, corrects = as_floats(confidences), jnp.asarray(corrects)
+    if confidences.ndim != 2 or confidences.shape != corrects.shape:
+        raise ValueError(
+            f"confidences and corrects: expected [T, n] both, "
+            f"got {confidences.shape} and {corrects.shape}"
+        )
+    if weights is not None:
+        weights = as_floats(weights)
+        if weights.shape not in (confidences.shape, confidences.shape[1:]):
+            raise ValueError(
+                f"weights: expected {confidences.shape[1:]} or {confidences.shape}, "
+                f"got {weights.shape}"
+            )
+        weights = jnp.broadcast_to(weights, confidences.shape)
+
+    def update(
+        state: AdaFocalState, snapshot: tuple[jax.Array, jax.Array, jax.Array | None]
+    ) -> tuple[AdaFocalState, AdaFocalState]:
+        confidence, correct, weight = snapshot
+        state = adafocal_update(
+            state,
+            confidence,
+            correct,
+            lam=lam,
+            switch=switch,
+            gamma_max=gamma_max,
+            gamma_min=gamma_min,
+            weights=weight,
+        )
+        return state, state
+
+    return jax.lax.scan(update, state, (confidences, corrects, weights))[1]

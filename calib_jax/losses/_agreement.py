@@ -1,14 +1,16 @@
 """How much predictions on several views of one example disagree."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_logits
+from calib_jax._arrays import FLOOR, as_logits, check_not_empty
 
 
 def jensen_shannon(logits: ArrayLike) -> jax.Array:
-    """The mean Kullback-Leibler divergence of the views' predictions from their mean.
+    """Return the mean Kullback-Leibler divergence of the views' predictions from their mean.
 
     Args:
       logits: `[batch, views, num_classes]`.
@@ -19,7 +21,8 @@ def jensen_shannon(logits: ArrayLike) -> jax.Array:
     logits = as_logits(logits)
     if logits.ndim != 3:
         raise ValueError(f"logits: expected [batch, views, num_classes], got {logits.shape}")
+    check_not_empty(logits.shape[:1])
     # A masked class (logit -inf) is put where its probability is 0 and its differences are numbers.
-    log_probs = jnp.maximum(jax.nn.log_softmax(logits), -1e30)
-    mean = jax.nn.logsumexp(log_probs, axis=1, keepdims=True) - jnp.log(logits.shape[1])
+    log_probs = jnp.maximum(jax.nn.log_softmax(logits), FLOOR)
+    mean = jax.nn.logsumexp(log_probs, axis=1, keepdims=True) - math.log(logits.shape[1])
     return jnp.mean(jnp.sum(jnp.exp(log_probs) * (log_probs - mean), axis=-1), axis=1)

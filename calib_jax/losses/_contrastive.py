@@ -4,7 +4,19 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_hard_labels, as_logits, as_per_example, matmul, take_label
+from calib_jax._arrays import (
+    FLOOR,
+    above_floor,
+    as_hard_labels,
+    as_logits,
+    as_weights,
+    float_dtype,
+    is_valid,
+    matmul,
+    nan_where_invalid,
+    take_label,
+    without_padding,
+)
 
 
 def label_aware_contrastive(
@@ -29,28 +41,36 @@ def label_aware_contrastive(
       labels: integers `[batch]`.
       helper_logits: the weighting network's logits `[batch, num_classes]`.
       tau: temperature of the similarities.
-      weights: `[batch]`, 0 for rows that are padding: no other row is compared with them.
+      weights: `[batch]`, 0 for rows that are padding: their loss is 0, and no other row is compared
+        with them, nor with one whose label is invalid.
 
     Returns:
       `[batch]`
     """
-    helper_logits = as_logits(helper_logits)
+    dtype = float_dtype(features, helper_logits)
+    helper_logits = above_floor(as_logits(helper_logits).astype(dtype))
     labels = as_hard_labels(labels, helper_logits)
-    features = jnp.asarray(features, jnp.float32)
+    features = jnp.asarray(features, dtype)
     if features.ndim != 2 or features.shape[:1] != labels.shape:
         raise ValueError(f"features: expected [{labels.shape[0]}, dim], got {features.shape}")
+    weights = as_weights(weights, labels.shape, dtype)
+    features = without_padding(features, weights)
+    helper_logits = without_padding(helper_logits, weights)
     features *= jax.lax.rsqrt(jnp.sum(jnp.square(features), -1, keepdims=True) + 1e-12)
     similarity = matmul(features, features.T) / tau
 
     log_w = jax.nn.log_softmax(helper_logits)
-    other = ~jnp.eye(labels.shape[0], dtype=bool)
+    counts = is_valid(labels, helper_logits.shape[-1])
     if weights is not None:
-        other &= as_per_example("weights", weights, labels.shape) > 0
+        counts &= weights > 0
+    other = ~jnp.eye(labels.shape[0], dtype=bool) & counts[None, :]
+    log_w_pair = jnp.take(log_w, labels, axis=-1, mode="clip")
     # Not -inf, whose slope is NaN for an anchor without others.
-    log_total = jax.nn.logsumexp(jnp.where(other, similarity + log_w[:, labels], -1e30), axis=-1)
+    log_total = jax.nn.logsumexp(jnp.where(other, similarity + log_w_pair, FLOOR), axis=-1)
     positive = (labels[:, None] == labels[None, :]) & other
-    count = jnp.sum(positive, axis=-1)
+    count = jnp.sum(positive, axis=-1, dtype=dtype)
     mean_log_prob = jnp.sum(
         jnp.where(positive, similarity - log_total[:, None], 0.0), axis=-1
     ) / jnp.maximum(count, 1)
-    return -jnp.exp(take_label(log_w, labels)) * mean_log_prob
+    loss = -jnp.exp(take_label(log_w, labels)) * mean_log_prob
+    return without_padding(nan_where_invalid(loss, labels, log_w.shape[-1]), weights)

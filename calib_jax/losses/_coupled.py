@@ -9,9 +9,12 @@ from calib_jax._arrays import (
     as_logits,
     as_weights,
     correct_prediction,
+    indicator,
     is_soft,
     matmul,
+    nan_where_invalid,
     weighted_mean,
+    without_padding,
 )
 
 
@@ -72,7 +75,7 @@ def mmce_weighted(
     kernel = _laplacian(r, width)
     right, wrong = w * c * (1 - r), w * (1 - c) * r
     m, n = jnp.sum(w * c), jnp.sum(w * (1 - c))
-    both = (m > 0) & (n > 0)
+    some, both = m + n > 0, (m > 0) & (n > 0)
     m, n = jnp.where(both, m, 1.0), jnp.where(both, n, 1.0)
 
     def norm(pairs: jax.Array) -> jax.Array:
@@ -85,7 +88,8 @@ def mmce_weighted(
     )
     # A squared norm in the kernel's space; below zero only by rounding, and sqrt has no slope at 0.
     squared = jnp.where(both, jnp.maximum(squared, 0.0) + 1e-10, 1.0)
-    return jnp.where(both, jnp.sqrt(squared), 0.0)
+    # Without weight, or with an invalid label, the numbers of examples are 0 or NaN.
+    return jnp.where(some, jnp.where(both, jnp.sqrt(squared), 0.0), jnp.nan)
 
 
 def mdca(logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None) -> jax.Array:
@@ -101,8 +105,11 @@ def mdca(logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = No
     """
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
+    known = as_weights(weights, logits.shape[:-1], logits.dtype)
     if not is_soft(labels):
-        labels = jax.nn.one_hot(labels, logits.shape[-1])
+        one_hot = indicator(labels, logits.shape[-1]).astype(logits.dtype)
+        labels = nan_where_invalid(one_hot.T, labels, logits.shape[-1]).T
+    logits, labels = without_padding(logits, known), without_padding(labels, known)
     mean = jax.vmap(lambda per_class: weighted_mean(per_class, weights), in_axes=-1)
     return jnp.mean(jnp.abs(mean(jax.nn.softmax(logits)) - mean(labels)))
 
@@ -116,7 +123,8 @@ def mbls(
 ) -> jax.Array:
     """Margin-based label smoothing's penalty, `mean relu(max_j z_j - z_k - margin)`: a scalar.
 
-    To be added to a loss; `labels` are checked for shape and not used.
+    To be added to a loss; `labels` are checked and not used. The mean is over the examples and, for each
+    of them, over the classes that are not masked.
 
     Args:
       logits: `[batch, num_classes]`.
@@ -128,9 +136,13 @@ def mbls(
       scalar
     """
     logits = as_logits(logits)
-    as_labels(labels, logits)
-    distance = jnp.max(logits, axis=-1, keepdims=True) - logits
-    return weighted_mean(jnp.mean(jax.nn.relu(distance - margin), axis=-1), weights)
+    labels = as_labels(labels, logits)
+    logits = without_padding(logits, as_weights(weights, logits.shape[:-1], logits.dtype))
+    present = ~jnp.isneginf(logits)
+    distance = jnp.max(logits, axis=-1, keepdims=True) - jnp.where(present, logits, 0.0)
+    penalty = jnp.sum(jnp.where(present, jax.nn.relu(distance - margin), 0.0), axis=-1)
+    penalty = penalty / jnp.sum(present, axis=-1, dtype=logits.dtype)
+    return weighted_mean(nan_where_invalid(penalty, labels, logits.shape[-1]), weights)
 
 
 def _confidence_and_correct(
@@ -139,10 +151,11 @@ def _confidence_and_correct(
     """Confidence, correctness and weight of each example."""
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
+    known = as_weights(weights, logits.shape[:-1], logits.dtype)
+    logits = without_padding(logits, known)
     confidence = jnp.max(jax.nn.softmax(logits), axis=-1)
-    known = as_weights(weights, confidence.shape)
-    weight = jnp.ones_like(confidence) if known is None else known
-    return confidence, correct_prediction(logits, labels), weight
+    correct = without_padding(correct_prediction(logits, labels), known)
+    return confidence, correct, jnp.ones_like(confidence) if known is None else known
 
 
 def _laplacian(r: jax.Array, width: float) -> jax.Array:

@@ -4,7 +4,14 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_logits, as_per_example
+from calib_jax._arrays import (
+    above_floor,
+    as_floats,
+    as_labels,
+    as_logits,
+    as_per_example,
+    nan_where_invalid,
+)
 from calib_jax.losses._entropy import cross_entropy
 
 
@@ -36,21 +43,24 @@ def distillation(
     Returns:
       `[batch]`
     """
-    student = as_logits(student_logits)
-    teacher = jax.lax.stop_gradient(as_logits(teacher_logits))
+    student = above_floor(as_logits(student_logits))
+    teacher = jax.lax.stop_gradient(above_floor(as_logits(teacher_logits).astype(student.dtype)))
     if student.shape != teacher.shape:
         raise ValueError(f"teacher_logits: expected {student.shape}, got {teacher.shape}")
+    temperature = jnp.asarray(temperature, student.dtype)
     log_t = jax.nn.log_softmax(teacher / temperature)
     log_s = jax.nn.log_softmax(student / temperature if scale_student else student)
     t = jnp.exp(log_t)
-    # A class masked for both (logit -inf) takes no part: 0 * (-inf + inf) is no number.
+    # A class that the teacher excludes takes no part, whatever the student says of it.
     kl = jnp.sum(t * jnp.where(t > 0, log_t - log_s, 0.0), axis=-1)
     if scale_student if t_squared is None else t_squared:
         kl = jnp.square(temperature) * kl
-    weight = as_per_example("weight", weight, student.shape[:-1])
-    return (1 - weight) * cross_entropy(student, labels) + weight * kl
+    weight = as_per_example("weight", weight, student.shape[:-1], student.dtype)
+    loss = (1 - weight) * cross_entropy(student, labels) + weight * kl
+    return nan_where_invalid(loss, as_labels(labels, student), student.shape[-1])
 
 
 def teacher_annealing(step: ArrayLike, total_steps: ArrayLike) -> jax.Array:
-    """The distillation weight that falls linearly from 1 at step 0 to 0 at `total_steps`."""
-    return 1.0 - jnp.minimum(1.0, jnp.asarray(step) / total_steps)
+    """Return the distillation weight that falls linearly from 1 at step 0 to 0 at `total_steps`."""
+    step = as_floats(step)
+    return 1.0 - jnp.minimum(1.0, step / jnp.asarray(total_steps, step.dtype))

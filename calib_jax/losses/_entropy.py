@@ -4,7 +4,18 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_labels, as_logits, centred, expect, is_soft, take_label
+from calib_jax._arrays import (
+    FLOOR,
+    above_floor,
+    as_labels,
+    as_logits,
+    centred,
+    expect,
+    indicator,
+    is_soft,
+    nan_where_invalid,
+    take_label,
+)
 
 
 def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
@@ -19,11 +30,12 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     Returns:
       `[batch]`
     """
-    logits = centred(as_logits(logits))
+    logits = centred(above_floor(as_logits(logits)))
     labels = as_labels(labels, logits)
     if is_soft(labels):
         return -expect(jax.nn.log_softmax(logits), labels)
-    return jax.nn.logsumexp(logits, axis=-1) - take_label(logits, labels)
+    loss = jax.nn.logsumexp(logits, axis=-1) - take_label(logits, labels)
+    return nan_where_invalid(loss, labels, logits.shape[-1])
 
 
 def brier(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
@@ -38,9 +50,8 @@ def brier(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     """
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
-    if not is_soft(labels):
-        labels = jax.nn.one_hot(labels, logits.shape[-1])
-    return jnp.sum(jnp.square(jax.nn.softmax(logits) - labels), axis=-1)
+    loss = jnp.sum(jnp.square(jax.nn.softmax(logits) - _soft(labels, logits)), axis=-1)
+    return nan_where_invalid(loss, labels, logits.shape[-1])
 
 
 def bsce_gra(logits: ArrayLike, labels: ArrayLike, *, norm: float = 2.0) -> jax.Array:
@@ -59,8 +70,7 @@ def bsce_gra(logits: ArrayLike, labels: ArrayLike, *, norm: float = 2.0) -> jax.
     """
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
-    target = labels if is_soft(labels) else jax.nn.one_hot(labels, logits.shape[-1])
-    weight = jnp.sum(jnp.abs(jax.nn.softmax(logits) - target) ** norm, axis=-1)
+    weight = jnp.sum(jnp.abs(jax.nn.softmax(logits) - _soft(labels, logits)) ** norm, axis=-1)
     return jax.lax.stop_gradient(weight) * cross_entropy(logits, labels)
 
 
@@ -76,8 +86,17 @@ def logit_norm(logits: ArrayLike, labels: ArrayLike, *, tau: float = 0.04) -> ja
       `[batch]`
     """
     logits = as_logits(logits)
+    masked = jnp.isneginf(logits)
+    logits = jnp.where(masked, 0.0, logits)
     # Scaled to a largest entry of 1 first, so that no square overflows; a zero vector stays zero.
     largest = jax.lax.stop_gradient(jnp.max(jnp.abs(logits), axis=-1, keepdims=True))
     scaled = logits / jnp.maximum(largest, 1e-30)
     length = jnp.sqrt(jnp.sum(jnp.square(scaled), axis=-1, keepdims=True) + 1e-14)
-    return cross_entropy(scaled / (tau * length), labels)
+    return cross_entropy(jnp.where(masked, FLOOR, scaled / (tau * length)), labels)
+
+
+def _soft(labels: jax.Array, logits: jax.Array) -> jax.Array:
+    """The labels as `[batch, num_classes]`."""
+    if is_soft(labels):
+        return labels
+    return indicator(labels, logits.shape[-1]).astype(logits.dtype)

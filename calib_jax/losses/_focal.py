@@ -19,12 +19,16 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calib_jax._arrays import (
+    FLOOR,
+    above_floor,
     as_labels,
     as_logits,
     as_per_example,
     centred,
     expect,
+    indicator,
     is_soft,
+    nan_where_invalid,
     take_label,
 )
 from calib_jax.metrics import BinStats
@@ -42,7 +46,7 @@ def focal(logits: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> jax.Array:
       `[batch]`
     """
     logits = as_logits(logits)
-    gamma = as_per_example("gamma", gamma, logits.shape[:-1])
+    gamma = as_per_example("gamma", gamma, logits.shape[:-1], logits.dtype)
     return focal_by_probability(
         logits, labels, lambda p: gamma[..., None] if p.ndim > gamma.ndim > 0 else gamma
     )
@@ -53,7 +57,7 @@ def inverse_focal(logits: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> jax
 
     Args and result as in `focal`.
     """
-    return focal(logits, labels, -jnp.asarray(gamma, jnp.float32))
+    return focal(logits, labels, -jnp.asarray(gamma))
 
 
 def flsd53(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
@@ -100,7 +104,7 @@ def calfocal(
         else:
             gap = look_up(bins.edges[1:-1], bins.gap, p)
         # exp(60) is as good as infinity for an exponent, and times any log-probability still finite.
-        return jnp.exp(jnp.minimum(lam * gap, 60.0))
+        return jnp.exp(jnp.minimum(jnp.asarray(lam, p.dtype) * gap, 60.0))
 
     return focal_by_probability(logits, labels, gamma)
 
@@ -117,7 +121,7 @@ def dual_focal(logits: ArrayLike, labels: ArrayLike, gamma: float = 5.0) -> jax.
     Returns:
       `[batch]`
     """
-    logits = as_logits(logits)
+    logits = above_floor(as_logits(logits))
     labels = as_labels(labels, logits)
     if is_soft(labels):
         logits = centred(logits)
@@ -131,10 +135,10 @@ def dual_focal(logits: ArrayLike, labels: ArrayLike, gamma: float = 5.0) -> jax.
     below = logits < take_label(logits, labels)[..., None]
     # log(1 - p_y + p_j) is the logsumexp of all other classes with class j counted twice.
     others = _without_label(log_p, labels)
-    log_p_j = jnp.max(jnp.where(below, log_p, -jnp.inf), axis=-1)
+    log_p_j = jnp.max(jnp.where(below, log_p, FLOOR), axis=-1)
     doubled = jnp.concatenate([others, log_p_j[..., None]], axis=-1)
     log_weight = gamma * jax.nn.logsumexp(doubled, axis=-1)
-    return -jnp.exp(log_weight) * log_p_y
+    return nan_where_invalid(-jnp.exp(log_weight) * log_p_y, labels, logits.shape[-1])
 
 
 def focal_by_probability(
@@ -145,7 +149,7 @@ def focal_by_probability(
     `gamma` maps probabilities `[batch]`, or `[batch, num_classes]` when the labels are soft, to
     gammas that broadcast against them.
     """
-    logits = as_logits(logits)
+    logits = above_floor(as_logits(logits))
     labels = as_labels(labels, logits)
     if is_soft(labels):
         logits = centred(logits)
@@ -156,7 +160,8 @@ def focal_by_probability(
     # both log p and log(1 - p) follow with all their digits.
     ahead = _without_label(logits - take_label(logits, labels)[..., None], labels)
     odds = jax.nn.logsumexp(ahead, axis=-1)
-    return _modulated(-jax.nn.softplus(odds), -jax.nn.softplus(-odds), gamma)
+    loss = _modulated(-jax.nn.softplus(odds), -jax.nn.softplus(-odds), gamma)
+    return nan_where_invalid(loss, labels, logits.shape[-1])
 
 
 def look_up(inner_edges: jax.Array, values: jax.Array, p: jax.Array) -> jax.Array:
@@ -164,6 +169,7 @@ def look_up(inner_edges: jax.Array, values: jax.Array, p: jax.Array) -> jax.Arra
 
     A chain of selects, which fuses with the loss around it where a gather would not.
     """
+    inner_edges, values = inner_edges.astype(p.dtype), values.astype(p.dtype)
     found = jnp.broadcast_to(values[0], p.shape)
     for edge, value in zip(inner_edges, values[1:], strict=True):
         found = jnp.where(p >= edge, value, found)
@@ -175,25 +181,24 @@ def _modulated(
 ) -> jax.Array:
     """`-weight * log p` from `log p` and `log(1 - p)`."""
     p = jnp.exp(log_p)
-    g = jax.lax.stop_gradient(gamma(p))
+    g = jax.lax.stop_gradient(gamma(p)).astype(p.dtype)
     return -jnp.exp(jnp.abs(g) * jnp.where(g < 0, jnp.log1p(p), log_rest)) * log_p
 
 
 def _without_label(values: jax.Array, labels: jax.Array) -> jax.Array:
-    """`values` with each row's own class at -inf, so that logsumexp runs over the others."""
-    own = labels[..., None] == jnp.arange(values.shape[-1])
-    return jnp.where(own, -jnp.inf, values)
+    """`values` with each row's own class at the floor, so that logsumexp runs over the others."""
+    return jnp.where(indicator(labels, values.shape[-1]), FLOOR, values)
 
 
 def _next_below(logits: jax.Array) -> jax.Array:
-    """For every class the largest logit that is smaller than its own; -inf if there is none.
+    """For every class the largest logit that is smaller than its own; the floor if there is none.
 
     By sorting: comparing every class with every other would be too much for many classes.
     """
     ascending = jnp.sort(logits, axis=-1)
     smaller = jnp.vectorize(jnp.searchsorted, signature="(k),(k)->(k)")(ascending, logits)
     nearest = jnp.take_along_axis(ascending, jnp.maximum(smaller - 1, 0), axis=-1)
-    return jnp.where(smaller > 0, nearest, -jnp.inf)
+    return jnp.where(smaller > 0, nearest, FLOOR)
 
 
 def _log_one_minus_all(logits: jax.Array) -> jax.Array:
@@ -203,7 +208,7 @@ def _log_one_minus_all(logits: jax.Array) -> jax.Array:
     logsumexp of the others.
     """
     top = jnp.argmax(logits, axis=-1)
-    is_top = top[..., None] == jnp.arange(logits.shape[-1])
+    is_top = indicator(top, logits.shape[-1])
     rest = jax.nn.logsumexp(_without_label(logits, top), axis=-1, keepdims=True)
     log_norm = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
     small_p = jnp.where(is_top, 0.0, jnp.exp(logits - log_norm))

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_weights
-from calib_jax.metrics._sorting import argsort_floats, sort_floats
+from calib_jax._arrays import as_floats, as_weights
+from calib_jax.metrics._sorting import argsort_floats, running_sums, sort_floats
 
 _FEW = 64  # bins up to here are found by comparing with every edge
 
@@ -87,8 +87,9 @@ class BinStats:
         return error if norm == 1 else root(error, norm)
 
     def mce(self) -> jax.Array:
-        """The largest |gap| of a bin."""
-        return jnp.max(jnp.abs(self.gap), axis=-1)
+        """The largest |gap| of a bin; NaN if there are no examples at all."""
+        largest = jnp.max(jnp.abs(self.gap), axis=-1)
+        return jnp.where(jnp.sum(self.count, axis=-1) == 0, jnp.nan, largest)
 
 
 def root(x: jax.Array, degree: float) -> jax.Array:
@@ -133,7 +134,7 @@ def bin_stats(
     confidence, correct, weight = check_binary(confidence, correct, weights)
     check_binning(num_bins, scheme, closed)
     if edges is not None:
-        edges = jnp.asarray(edges, jnp.float32)
+        edges = jnp.asarray(edges, confidence.dtype)
         index = find_bin(edges[1:-1], confidence, "left" if closed == "right" else "right")
         sums = bin_sums(index, edges.shape[0] - 1, *_columns(confidence, correct, weight))
     elif scheme == "width":
@@ -157,20 +158,22 @@ def check_binning(num_bins: int, scheme: str, closed: str) -> None:
 def check_binary(
     confidence: ArrayLike, correct: ArrayLike, weights: ArrayLike | None
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """Float32 `[n]` of each; a row of weight 0 may hold anything, and is correct 0 times.
+    """`[n]` of each, in float32 or the float64 of `confidence`.
+
+    A row of weight 0 may hold anything, and is correct 0 times.
 
     A row whose confidence is NaN is NaN times correct: every sum over it is NaN then, also where the
     confidence itself is only sorted by, which would give it an ordinary place.
     """
-    confidence = jnp.asarray(confidence, jnp.float32)
-    correct = jnp.asarray(correct, jnp.float32)
+    confidence = as_floats(confidence)
+    correct = jnp.asarray(correct, confidence.dtype)
     if confidence.ndim != 1 or confidence.shape != correct.shape:
         raise ValueError(
             f"confidence and correct: expected the same shape [n], "
             f"got {confidence.shape} and {correct.shape}"
         )
     correct = jnp.where(jnp.isnan(confidence), jnp.nan, correct)
-    weights = as_weights(weights, confidence.shape)
+    weights = as_weights(weights, confidence.shape, confidence.dtype)
     if weights is None:
         return confidence, correct, None
     # Cleaned only where they are summed: cleaning the sort key would tie it to the weights, and a
@@ -222,9 +225,9 @@ def _scatter_sums(index: jax.Array, num_bins: int, columns: list[jax.Array]) -> 
     chunks = 1
     while chunks * 512 < n and chunks * slots < 2**15:
         chunks *= 2
-    chunk = jnp.arange(n) // math.ceil(n / chunks)
+    chunk = jnp.arange(n, dtype=index.dtype) // math.ceil(n / chunks)
     if groups:
-        index += jnp.arange(groups[0]) * num_bins
+        index += jnp.arange(groups[0], dtype=index.dtype)[None] * num_bins
         chunk = chunk[:, None]
     slot = (chunk * slots + index).ravel()
 
@@ -239,13 +242,14 @@ def _scatter_sums(index: jax.Array, num_bins: int, columns: list[jax.Array]) -> 
 
 
 def _compare_sums(index: jax.Array, num_bins: int, columns: list[jax.Array]) -> list[jax.Array]:
-    member = index[..., None] == jnp.arange(num_bins)
+    bins = jnp.arange(num_bins, dtype=index.dtype).reshape(*[1] * index.ndim, num_bins)
+    member = index[..., None] == bins
     return [jnp.sum(jnp.where(member, c[..., None], 0.0), axis=0) for c in columns]
 
 
 def width_bins(confidence: jax.Array, num_bins: int, closed: str) -> tuple[jax.Array, jax.Array]:
-    """Edges of equal width, and the bin of each confidence as those float32 edges decide it."""
-    fixed = np.asarray(np.arange(num_bins + 1) / num_bins, np.float32)
+    """Edges of equal width, and the bin of each confidence as those rounded edges decide it."""
+    fixed = np.asarray(np.arange(num_bins + 1) / num_bins, confidence.dtype)
     edges = jnp.asarray(fixed)
     if num_bins <= _FEW:
         side = "left" if closed == "right" else "right"
@@ -254,9 +258,10 @@ def width_bins(confidence: jax.Array, num_bins: int, closed: str) -> tuple[jax.A
     guess = jnp.clip(jnp.floor(confidence * num_bins), 0, num_bins - 1).astype(jnp.int32)
     lower, upper = edges[guess], edges[guess + 1]
     if closed == "left":
-        guess += (confidence >= upper).astype(jnp.int32) - (confidence < lower)
+        above, below = confidence >= upper, confidence < lower
     else:
-        guess += (confidence > upper).astype(jnp.int32) - (confidence <= lower)
+        above, below = confidence > upper, confidence <= lower
+    guess += above.astype(jnp.int32) - below.astype(jnp.int32)
     return edges, jnp.clip(guess, 0, num_bins - 1)
 
 
@@ -286,11 +291,12 @@ def width_l1(
 def find_bin(inner_edges: jax.Array | np.ndarray, x: jax.Array, side: str) -> jax.Array:
     """How many of the ascending edges are below each x (`side='left'`), or at most x (`'right'`)."""
     if inner_edges.shape[0] > _FEW:
-        return jnp.searchsorted(jnp.asarray(inner_edges), x, side=side)
+        return jnp.searchsorted(jnp.asarray(inner_edges), x, side=side).astype(jnp.int32)
     # One comparison after the other: a loop over x that vectorises, where a search does not.
     index = jnp.zeros(x.shape, jnp.int32)
     for edge in inner_edges:
-        index += (x > edge) if side == "left" else (x >= edge)
+        beyond = (x > edge) if side == "left" else (x >= edge)
+        index += beyond.astype(jnp.int32)
     return index
 
 
@@ -301,9 +307,11 @@ def cut_ranks(
 
     Whole weights stand for repeated examples, which are not divided: the cut is rounded up.
     """
-    rank = b * total / num_bins
+    below = b.astype(total.dtype) * total
+    parts = jnp.asarray(num_bins, total.dtype)
+    rank = below / parts
     nearest = jnp.round(rank)
-    on_example = nearest * num_bins == b * total  # division by a constant may be an ulp off
+    on_example = nearest * parts == below  # division by a constant may be an ulp off
     return jnp.where(whole, jnp.where(on_example, nearest, jnp.ceil(rank)), rank)
 
 
@@ -322,7 +330,7 @@ def _mass_sums(
     sums = bin_sums(slot, 2 * num_bins - 1, *_columns(confidence, correct, weights))
 
     at = find_bin(above, above, "left") + find_bin(above, above, "right")
-    before = [jnp.concatenate([jnp.zeros(1), jnp.cumsum(s)]) for s in sums]
+    before = [running_sums(s) for s in sums]
     tied = sums[0][at]
     share = (rank - before[0][at]) / jnp.where(tied > 0, tied, 1.0)
 
@@ -337,7 +345,7 @@ def _mass_sums(
     middle = (below + above) / 2
     # Neighbouring floats have no middle: the edge must still send the upper one up.
     inner = jnp.clip(jnp.where(middle > below, middle, above), 0.0, 1.0)
-    edges = jnp.concatenate([jnp.zeros(1), inner, jnp.ones(1)])
+    edges = jnp.pad(inner, (1, 1), constant_values=(0.0, 1.0))
     return edges, [count, conf, corr]
 
 
@@ -352,13 +360,13 @@ def _thresholds(
     if weights is None:
         ascending = sort_floats(confidence)
         first = jnp.asarray([-(-b * n // num_bins) for b in range(1, num_bins)], jnp.int32)
-        last, rank = first - 1, first.astype(jnp.float32)
+        last, rank = first - 1, first.astype(confidence.dtype)
     else:
         order = argsort_floats(confidence)
         ascending = confidence[order]
         through = jnp.cumsum(weights[order])
         whole = jnp.all(weights == jnp.round(weights))
-        rank = cut_ranks(through[-1], whole, jnp.arange(1.0, num_bins), num_bins)
+        rank = cut_ranks(through[-1], whole, jnp.arange(1, num_bins), num_bins)
         # The examples that the weight runs through on either side; a row of weight 0 is none.
         first = jnp.searchsorted(through, rank, side="right")
         last = jnp.searchsorted(through, rank, side="left")

@@ -68,6 +68,6 @@ def _resampled(
 
     def one(sample_key: jax.Array) -> Any:
         drawn = jax.random.randint(sample_key, (n,), 0, n)
-        return metric(*arrays, weights=jnp.zeros(n).at[drawn].add(1.0))
+        return metric(*arrays, weights=jnp.zeros(n, jnp.float32).at[drawn].add(1.0))
 
     return jax.lax.map(one, jax.random.split(key, num_samples), batch_size=batch_size)

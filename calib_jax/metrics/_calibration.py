@@ -11,7 +11,14 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_hard_labels, as_logits, as_weights
+from calib_jax._arrays import (
+    as_hard_labels,
+    as_logits,
+    as_weights,
+    check_labels,
+    indicator,
+    nan_where_invalid,
+)
 from calib_jax.metrics._binning import (
     BinStats,
     bin_stats,
@@ -21,7 +28,7 @@ from calib_jax.metrics._binning import (
     root,
     width_l1,
 )
-from calib_jax.metrics._sorting import argsort_floats
+from calib_jax.metrics._sorting import argsort_floats, running_sums
 
 
 @partial(jax.jit, static_argnames=("num_bins", "scheme", "closed", "norm"))
@@ -68,7 +75,6 @@ def mce(confidence: ArrayLike, correct: ArrayLike, **binning: Any) -> jax.Array:
     return bin_stats(confidence, correct, **binning).mce()
 
 
-@partial(jax.jit, static_argnames=("num_bins", "scheme", "closed", "norm"))
 def classwise_ece(
     probs: ArrayLike,
     labels: ArrayLike,
@@ -92,10 +98,27 @@ def classwise_ece(
     """
     probs = as_logits(probs)
     labels = as_hard_labels(labels, probs)
-
+    check_labels(labels, probs, weights)
     check_binning(num_bins, scheme, closed)
-    weight = as_weights(weights, labels.shape)
-    hit = (labels[:, None] == jnp.arange(probs.shape[1])).astype(jnp.float32)
+    return _classwise_ece(
+        probs, labels, weights, num_bins=num_bins, scheme=scheme, closed=closed, norm=norm
+    )
+
+
+@partial(jax.jit, static_argnames=("num_bins", "scheme", "closed", "norm"))
+def _classwise_ece(
+    probs: jax.Array,
+    labels: jax.Array,
+    weights: ArrayLike | None,
+    *,
+    num_bins: int,
+    scheme: str,
+    closed: str,
+    norm: float,
+) -> jax.Array:
+    weight = as_weights(weights, labels.shape, probs.dtype)
+    hit = indicator(labels, probs.shape[1]).astype(probs.dtype)
+    hit = nan_where_invalid(hit, labels[:, None], probs.shape[1])
     if norm == 1 and scheme == "width":
         return jnp.mean(width_l1(probs, hit, weight, num_bins, closed))
 
@@ -144,7 +167,8 @@ def ece_debiased(
     if norm == 2:
         corrected = bins.gap**2 - noise / jnp.maximum(bins.count - 1, 1.0)
         total = jnp.sum(jnp.where(bins.count >= 2, bins.weight * corrected, 0.0))
-        return root(jnp.maximum(total, 0.0), 2)
+        no_examples = jnp.sum(bins.count) == 0
+        return jnp.where(no_examples, jnp.nan, root(jnp.maximum(total, 0.0), 2))
     if norm == 1:
         spread = jnp.sqrt(noise / jnp.maximum(bins.count, 1.0))
         excess = _folded_normal_mean(jnp.abs(bins.gap), spread)
@@ -189,14 +213,14 @@ def ece_sweep(
     def rises(num_bins: jax.Array, room: int) -> jax.Array:
         bins = cumulative.bins(num_bins, room, scheme)
         accuracy = jnp.where(bins.count > 0, bins.accuracy, -1.0)
-        best_before = jnp.concatenate([-jnp.ones(1), jax.lax.cummax(accuracy)[:-1]])
+        best_before = jnp.pad(jax.lax.cummax(accuracy)[:-1], (1, 0), constant_values=-1.0)
         # Accuracies that are equal come out of different sums: allow for their rounding.
         return jnp.all((bins.count == 0) | (accuracy >= best_before - 1e-6))
 
     def sweep(state: tuple[jax.Array, jax.Array], room: int) -> tuple[jax.Array, jax.Array]:
         def step(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             rose = rises(state[0] + 1, room)
-            return state[0] + rose, rose
+            return state[0] + rose.astype(jnp.int32), rose
 
         return jax.lax.while_loop(lambda s: s[1] & (s[0] < room), step, state)
 
@@ -216,31 +240,29 @@ class _Cumulative:
         self.ascending = confidence[order]
         gap = jnp.where(weight > 0, self.ascending, 0.0) - correct[order]
         # The sum of gaps stays small where that of confidences grows, and keeps its digits.
-        self.columns = [
-            jnp.concatenate([jnp.zeros(1), jnp.cumsum(c)])
-            for c in (weight, weight * correct[order], weight * gap)
-        ]
+        self.columns = [running_sums(c) for c in (weight, weight * correct[order], weight * gap)]
         self.count = self.columns[0]
         self.whole = None if weights is None else jnp.all(weights == jnp.round(weights))
 
     def bins(self, num_bins: jax.Array, limit: int, scheme: str) -> BinStats:
         """`num_bins` (traced) bins in arrays of static size `limit`; the surplus ones are empty."""
-        b = jnp.minimum(jnp.arange(limit + 1), num_bins)
+        b = jnp.minimum(jnp.arange(limit + 1, dtype=jnp.int32), num_bins)
         if scheme == "width":
-            first = jnp.searchsorted(self.ascending, b / num_bins, side="left")
+            edges = b.astype(self.count.dtype) / num_bins.astype(self.count.dtype)
+            first = jnp.searchsorted(self.ascending, edges, side="left")
             # The last bin holds all that are left, 1 and NaN included.
             first = jnp.where(b == num_bins, self.ascending.shape[0], first)
             cuts = [c[first] for c in self.columns]
         else:
             cuts = self._mass_cuts(b, num_bins)
         count, correct, gap = (jnp.diff(c) for c in cuts)
-        return BinStats(count, correct + gap, correct, edges=jnp.zeros(limit + 1))
+        return BinStats(count, correct + gap, correct, edges=jnp.zeros(limit + 1, count.dtype))
 
     def _mass_cuts(self, b: jax.Array, num_bins: jax.Array) -> list[jax.Array]:
         n = self.ascending.shape[0]
         if self.whole is None:  # ceil(b n / num_bins), taken apart so that nothing overflows
             cut = b * (n // num_bins) + (b * (n % num_bins) + num_bins - 1) // num_bins
-            rank = cut.astype(jnp.float32)
+            rank = cut.astype(self.count.dtype)
         else:
             rank = cut_ranks(self.count[-1], self.whole, b, num_bins)
             cut = jnp.searchsorted(self.count[1:], rank, side="right")

@@ -9,9 +9,12 @@ from calib_jax._arrays import (
     as_labels,
     as_logits,
     as_weights,
+    check_labels,
     correct_prediction,
+    nan_where_invalid,
     weighted_mean,
 )
+from calib_jax.metrics._binning import bin_sums
 
 
 def accuracy(
@@ -28,7 +31,9 @@ def accuracy(
       scalar
     """
     logits = as_logits(logits)
-    return weighted_mean(correct_prediction(logits, as_labels(labels, logits)), weights)
+    labels = as_labels(labels, logits)
+    check_labels(labels, logits, weights)
+    return weighted_mean(correct_prediction(logits, labels), weights)
 
 
 def confusion_matrix(
@@ -42,15 +47,14 @@ def confusion_matrix(
       weights: `[n]`, 0 for padding.
 
     Returns:
-      float32 `[num_classes, num_classes]`
+      `[num_classes, num_classes]`
     """
     logits = as_logits(logits)
-    labels = as_hard_labels(labels, logits)
+    labels, predicted, weight = _classes(logits, labels, weights)
     k = logits.shape[-1]
-    weights = as_weights(weights, labels.shape)
-    count = jnp.ones(labels.shape) if weights is None else weights
-    cell = labels * k + jnp.argmax(logits, axis=-1)
-    return jax.ops.segment_sum(count, cell, k * k).reshape(k, k)
+    counts = jnp.zeros((k, k), logits.dtype).at[labels, predicted].add(weight)
+    # A label that is no class would be counted in some row: no count is to be trusted then.
+    return jnp.where(jnp.isnan(jnp.sum(weight)), jnp.nan, counts)
 
 
 def f1(
@@ -71,11 +75,31 @@ def f1(
     Returns:
       scalar
     """
-    matrix = confusion_matrix(logits, labels, weights=weights)
-    true, predicted = jnp.sum(matrix, axis=1), jnp.sum(matrix, axis=0)
-    scores = 2 * jnp.diagonal(matrix) / jnp.maximum(true + predicted, 1e-30)
+    if average not in ("macro", "weighted"):
+        raise ValueError(f"average={average!r}: expected 'macro' or 'weighted'")
+    logits = as_logits(logits)
+    labels, predicted, weight = _classes(logits, labels, weights)
+    k = logits.shape[-1]
+    hit = jnp.where(labels == predicted, weight, 0.0)
+    # Three sums by class: the matrix of all pairs of classes would not fit where there are many.
+    true, right = bin_sums(labels, k, weight, hit)
+    (guessed,) = bin_sums(predicted, k, weight)
+    scores = 2 * right / jnp.maximum(true + guessed, 1e-30)
+    total = jnp.sum(true)
     if average == "macro":
-        return jnp.mean(scores)
-    if average == "weighted":
-        return jnp.sum(true * scores) / jnp.sum(true)
-    raise ValueError(f"average={average!r}: expected 'macro' or 'weighted'")
+        return jnp.where(total == 0, jnp.nan, jnp.mean(scores))
+    return jnp.sum(true * scores) / total
+
+
+def _classes(
+    logits: jax.Array, labels: ArrayLike, weights: ArrayLike | None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Label, predicted class and weight of each row `[n]`; the weight of a label that is none is NaN."""
+    labels = as_hard_labels(labels, logits)
+    check_labels(labels, logits, weights)
+    weight = as_weights(weights, labels.shape, logits.dtype)
+    weight = jnp.ones(labels.shape, logits.dtype) if weight is None else weight
+    k = logits.shape[-1]
+    weight = jnp.where(weight == 0, 0.0, nan_where_invalid(weight, labels, k))
+    predicted = jnp.argmax(logits, axis=-1).astype(jnp.int32)
+    return jnp.clip(labels, 0, k - 1).astype(jnp.int32), predicted, weight

@@ -6,12 +6,23 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_labels, as_logits, expect, is_soft, weighted_mean
+from calib_jax._arrays import (
+    as_labels,
+    as_logits,
+    as_weights,
+    check_labels,
+    expect,
+    indicator,
+    is_soft,
+    nan_where_invalid,
+    numeric_rows,
+    weighted_mean,
+)
 from calib_jax.metrics._binning import bin_stats
 
 
 def nll(logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None) -> jax.Array:
-    """Mean negative log likelihood, in nats.
+    """Compute the mean negative log likelihood, in nats.
 
     Args:
       logits: `[n, num_classes]`.
@@ -21,20 +32,38 @@ def nll(logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = Non
     Returns:
       scalar
     """
-    logits = as_logits(logits)
-    return weighted_mean(-expect(jax.nn.log_softmax(logits), as_labels(labels, logits)), weights)
+    logits, labels = _checked(logits, labels, weights)
+    logits, numeric = numeric_rows(logits)
+    each = _nan_unless(numeric, -expect(jax.nn.log_softmax(logits), labels), labels, logits)
+    return weighted_mean(each, weights)
 
 
 def brier_score(
     logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:
-    """Mean of `sum_k (p_k - y_k)^2`, in [0, 2]. Arguments as in `nll`."""
+    """Compute the mean of `sum_k (p_k - y_k)^2`, in [0, 2]. Arguments as in `nll`."""
+    logits, labels = _checked(logits, labels, weights)
+    logits, numeric = numeric_rows(logits)
+    target = labels if is_soft(labels) else indicator(labels, logits.shape[-1])
+    squared = jnp.square(jax.nn.softmax(logits) - target.astype(logits.dtype))
+    each = _nan_unless(numeric, jnp.sum(squared, axis=-1), labels, logits)
+    return weighted_mean(each, weights)
+
+
+def _checked(
+    logits: ArrayLike, labels: ArrayLike, weights: ArrayLike | None
+) -> tuple[jax.Array, jax.Array]:
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
-    if not is_soft(labels):
-        labels = jax.nn.one_hot(labels, logits.shape[-1])
-    squared = jnp.sum(jnp.square(jax.nn.softmax(logits) - labels), axis=-1)
-    return weighted_mean(squared, weights)
+    check_labels(labels, logits, weights)
+    return logits, labels
+
+
+def _nan_unless(
+    numeric: jax.Array, each: jax.Array, labels: jax.Array, logits: jax.Array
+) -> jax.Array:
+    """`each` `[n]`, NaN for rows without a softmax and for labels that are no class."""
+    return nan_where_invalid(jnp.where(numeric, each, jnp.nan), labels, logits.shape[-1])
 
 
 class BrierDecomposition(NamedTuple):
@@ -48,7 +77,7 @@ class BrierDecomposition(NamedTuple):
 def brier_decomposition(
     confidence: ArrayLike, correct: ArrayLike, **binning: Any
 ) -> BrierDecomposition:
-    """Splits the top-label Brier score of the binned confidences.
+    """Split the top-label Brier score of the binned confidences.
 
     Reliability is how far confidence is from accuracy (0 is calibrated), resolution how far the bins'
     accuracies are from the overall one (more is better), uncertainty the variance of being right.
@@ -73,32 +102,83 @@ def brier_decomposition(
 def refinement(
     logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:
-    """NLL after the best temperature: the part of the NLL that scaling cannot repair.
+    """Compute the lowest NLL that a temperature reaches: the part that scaling cannot repair.
 
     `nll - refinement` is the calibration error in nats that one temperature removes. Arguments as in
     `nll`.
     """
-    logits = as_logits(logits)
-    beta = inverse_temperature(logits, labels, weights=weights)
+    logits, labels = _checked(logits, labels, weights)
+    # The NLL has no slope at the best temperature: the logits move it by themselves only.
+    beta = jax.lax.stop_gradient(_lowest_nll(*_distances(logits, labels), weights))
     return nll(beta * logits, labels, weights=weights)
 
 
-@jax.jit
 def inverse_temperature(
     logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:
-    """`1 / T` of the temperature with the lowest NLL. Arguments as in `nll`.
+    """Find `1 / T` of the temperature with the lowest NLL. Arguments as in `nll`.
 
     The NLL is convex in beta = 1/T and its derivative, the mean of `E_p[z] - z_y` with
     `p = softmax(beta z)`, rises through zero once. That zero is found by halving an interval of
     log beta, [-16, 16]: no step size, no divergence, never a temperature <= 0, the same relative
-    precision for logits of any scale. Where no finite temperature is best (all predictions right, or
-    worse than guessing) the end of the interval is the answer.
+    precision for logits of any scale. Where no temperature between 0 and infinity is best:
+
+    - All predictions are right, and T -> 0 is best: the likelihood is smoothed. One of n + 2 right
+      predictions is taken to be of the runner-up's class, n being the total weight (Laplace's rule of
+      succession; with two classes, Platt's targets).
+    - The predictions are no better than guesses, and T -> infinity is best: T is at most 1,000, or
+      1,000 times the typical distance of the two largest logits (the geometric mean over the rows) if
+      that is more than 1. The probabilities are nearly uniform there.
+    - All logits of a row are equal, in every row: T = 1.
+
+    No gradient flows through the search.
+
+    References:
+      Guo et al., 2017, arXiv:1706.04599 (temperature scaling).
     """
-    logits = as_logits(logits)
-    labels = as_labels(labels, logits)
+    logits, labels = _checked(logits, labels, weights)
+    return _inverse_temperature(logits, labels, weights)
+
+
+@jax.jit
+def _inverse_temperature(
+    logits: jax.Array, labels: jax.Array, weights: ArrayLike | None
+) -> jax.Array:
+    below_top, own = _distances(jax.lax.stop_gradient(logits), labels)
+    weight = as_weights(weights, own.shape, own.dtype)
+    weight = jnp.ones_like(own) if weight is None else weight
+    gap, has_gap = _runner_up(below_top)
+    mean_own = weighted_mean(own, weight)
+    all_right = mean_own == 0
+    smoothed = jnp.where(has_gap & all_right, -gap / (jnp.sum(weight) + 2), own)
+    beta = _lowest_nll(below_top, smoothed, weight)
+
+    with_gap = jnp.sum(jnp.where(has_gap, weight, 0.0))
+    log_gap = jnp.sum(weight * jnp.log(gap)) / jnp.where(with_gap > 0, with_gap, 1.0)
+    least = 1e-3 * jnp.exp(-jnp.maximum(log_gap, 0.0))
+    beta = jnp.where(with_gap > 0, jnp.maximum(beta, least), 1.0)
+    return jnp.where(jnp.isnan(mean_own), jnp.nan, beta)
+
+
+def _runner_up(below_top: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """How far the runner-up is behind `[n]`, and where there is one.
+
+    There is none (and a 1 stands for its distance) where all logits that are not masked are equal.
+    """
+    gap = -jnp.max(jnp.where(below_top < 0, below_top, -jnp.inf), axis=-1)
+    has_gap = jnp.isfinite(gap)
+    return jnp.where(has_gap, gap, 1.0), has_gap
+
+
+def _distances(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """How far each logit `[n, num_classes]` and the label's `[n]` are from the row's largest, <= 0."""
+    logits, numeric = numeric_rows(logits)
     below_top = logits - jnp.max(logits, axis=-1, keepdims=True)
-    own = expect(below_top, labels)
+    return below_top, _nan_unless(numeric, expect(below_top, labels), labels, logits)
+
+
+def _lowest_nll(below_top: jax.Array, own: jax.Array, weights: ArrayLike | None) -> jax.Array:
+    """The inverse temperature with the lowest NLL in [e^-16, e^16], by halving."""
 
     def slope(log_beta: jax.Array) -> jax.Array:
         # The largest is 1: softmax without its own shift.
@@ -113,5 +193,7 @@ def inverse_temperature(
         falling = slope(middle) < 0
         return jnp.where(falling, middle, low), jnp.where(falling, high, middle)
 
-    low, high = jax.lax.fori_loop(0, 28, halve, (jnp.float32(-16.0), jnp.float32(16.0)))
+    ends = jnp.asarray(-16.0, own.dtype), jnp.asarray(16.0, own.dtype)
+    halvings = 28 if own.dtype == jnp.float32 else 56
+    low, high = jax.lax.fori_loop(0, halvings, halve, ends)
     return jnp.exp((low + high) / 2)

@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 
 from calib_jax._arrays import as_logits
 from calib_jax.metrics._binning import check_binary
-from calib_jax.metrics._sorting import argsort_floats, tie_bounds, tie_means
+from calib_jax.metrics._sorting import argsort_floats, running_sums, tie_bounds, tie_means
 
 
 def predictive_entropy(logits: ArrayLike) -> jax.Array:
@@ -70,7 +70,8 @@ def risk_coverage(
     """The risk-coverage curve: `coverage` `[n]` rising to 1 and the error rate at each. As `aurc`."""
     error, weight = _errors_by_confidence(confidence, correct, weights)
     covered = jnp.cumsum(weight)
-    return covered / covered[-1], jnp.cumsum(weight * error) / jnp.maximum(covered, 1e-30)
+    risk = jnp.cumsum(weight * error) / jnp.maximum(covered, 1e-30)
+    return covered / covered[-1], jnp.where(covered[-1] == 0, jnp.nan, risk)
 
 
 @jax.jit
@@ -88,7 +89,7 @@ def auroc(
       scalar; NaN if one of the two kinds is missing.
     """
     positive, negative, first, last = _by_score(scores, positives, weights)
-    below = jnp.concatenate([jnp.zeros(1), jnp.cumsum(negative)])
+    below = running_sums(negative)
     won = jnp.sum(positive * (below[first] + below[last]) / 2)
     return won / (jnp.sum(positive) * jnp.sum(negative))
 
@@ -123,7 +124,7 @@ def roc_curve(
 
     def rates(column: jax.Array) -> jax.Array:
         at_or_above = 1 - _before(column)[first] / jnp.sum(column)
-        return jnp.concatenate([jnp.zeros(1), at_or_above[::-1]])
+        return jnp.pad(at_or_above[::-1], (1, 0))
 
     return rates(negative), rates(positive)
 

@@ -74,7 +74,8 @@ def smooth_curve(
     density, residual = (
         dct(column / total, norm="ortho") for column in (bins.count, bins.confidence - bins.correct)
     )
-    frequency = jnp.pi * jnp.arange(_GRID, dtype=jnp.float32)
+    dtype = bins.count.dtype
+    frequency = jnp.pi * jnp.arange(_GRID, dtype=dtype)
 
     def smoothed(spectrum: jax.Array, sigma: jax.Array) -> jax.Array:
         return idct(spectrum * jnp.exp(-((sigma * frequency) ** 2) / 2), norm="ortho")
@@ -89,13 +90,12 @@ def smooth_curve(
         return jnp.where(too_narrow, middle, low), jnp.where(too_narrow, high, middle)
 
     if bandwidth is None:
-        _, sigma = jax.lax.fori_loop(
-            0, 20, halve, (jnp.float32(_SMALLEST_BANDWIDTH), jnp.float32(1.0))
-        )
+        ends = jnp.asarray(_SMALLEST_BANDWIDTH, dtype), jnp.asarray(1.0, dtype)
+        _, sigma = jax.lax.fori_loop(0, 20 if dtype == jnp.float32 else 48, halve, ends)
     else:
-        sigma = jnp.asarray(bandwidth, jnp.float32)
+        sigma = jnp.asarray(bandwidth, dtype)
 
-    grid = (jnp.arange(_GRID) + 0.5) / _GRID
+    grid = (jnp.arange(_GRID, dtype=dtype) + 0.5) / _GRID
     mass = smoothed(density, sigma)
     gap = smoothed(residual, sigma) / jnp.maximum(mass, 1e-9)
     return SmoothCurve(

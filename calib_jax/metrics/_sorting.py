@@ -8,6 +8,8 @@ sort the same way; NaN comes last.
 import jax
 import jax.numpy as jnp
 
+from calib_jax._arrays import as_floats
+
 
 def sort_floats(x: jax.Array) -> jax.Array:
     """`x` `[n]` in ascending order."""
@@ -20,17 +22,19 @@ def argsort_floats(x: jax.Array) -> jax.Array:
 
 
 def _to_key(x: jax.Array) -> jax.Array:
-    x = x.astype(jnp.float32) + 0.0  # -0.0 + 0.0 = 0.0
+    x = as_floats(x) + 0.0  # -0.0 + 0.0 = 0.0
     x = jnp.where(jnp.isnan(x), jnp.nan, x)  # one with its sign bit set would come first
-    return _turn_negatives(jax.lax.bitcast_convert_type(x, jnp.int32))
+    integers = jnp.int64 if x.dtype == jnp.float64 else jnp.int32
+    return _turn_negatives(jax.lax.bitcast_convert_type(x, integers))
 
 
 def _from_key(key: jax.Array) -> jax.Array:
-    return jax.lax.bitcast_convert_type(_turn_negatives(key), jnp.float32)
+    floats = jnp.float64 if key.dtype == jnp.int64 else jnp.float32
+    return jax.lax.bitcast_convert_type(_turn_negatives(key), floats)
 
 
 def _turn_negatives(bits: jax.Array) -> jax.Array:
-    return jnp.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+    return jnp.where(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
 
 
 def tie_bounds(ascending: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -45,12 +49,15 @@ def tie_bounds(ascending: jax.Array) -> tuple[jax.Array, jax.Array]:
     return first, last
 
 
+def running_sums(column: jax.Array) -> jax.Array:
+    """Sums of the first 0, 1, ..., n entries of `[n]`: `[n + 1]`."""
+    return jnp.pad(jnp.cumsum(column), (1, 0))
+
+
 def tie_means(ascending: jax.Array, values: jax.Array, weights: jax.Array) -> jax.Array:
     """`values` `[n]` with each run of equal `ascending` entries replaced by its weighted mean."""
     first, last = tie_bounds(ascending)
-    total, weight = (
-        jnp.concatenate([jnp.zeros(1), jnp.cumsum(c)]) for c in (weights * values, weights)
-    )
+    total, weight = (running_sums(c) for c in (weights * values, weights))
     in_run = weight[last] - weight[first]
     mean = (total[last] - total[first]) / jnp.where(in_run > 0, in_run, 1.0)
     return jnp.where(last - first > 1, mean, values)

@@ -3,7 +3,7 @@
 import jax
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_hard_labels, as_logits, weighted_mean
+from calib_jax._arrays import as_hard_labels, as_logits, check_labels, weighted_mean
 from calib_jax.metrics._binning import bin_stats
 from calib_jax.metrics._calibration import classwise_ece, ece, ece_debiased, ece_sweep
 from calib_jax.metrics._classification import accuracy, f1
@@ -13,7 +13,6 @@ from calib_jax.metrics._smooth import smooth_ece
 from calib_jax.metrics._top_label import top_label
 
 
-@jax.jit
 def summary(
     logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
 ) -> dict[str, jax.Array]:
@@ -32,6 +31,14 @@ def summary(
     """
     logits = as_logits(logits)
     labels = as_hard_labels(labels, logits)
+    check_labels(labels, logits, weights)
+    return _summary(logits, labels, weights)
+
+
+@jax.jit
+def _summary(
+    logits: jax.Array, labels: jax.Array, weights: ArrayLike | None
+) -> dict[str, jax.Array]:
     confidence, correct = top_label(logits, labels)
     bins = bin_stats(confidence, correct, weights=weights)
     return {

@@ -8,8 +8,18 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calib_jax import metrics
-from calib_jax._arrays import as_logits, matmul
-from calib_jax.posthoc._common import fitting_data, minimise
+from calib_jax._arrays import as_logits, indicator, matmul, weighted_mean
+from calib_jax.posthoc._common import (
+    LARGEST_FACTOR,
+    FittingData,
+    all_right,
+    below_top,
+    fitting_data,
+    keep_prediction,
+    minimise,
+    nan_unless,
+)
+from calib_jax.posthoc._temperature import scaled_softmax
 
 
 @jax.tree_util.register_dataclass
@@ -28,63 +38,87 @@ class EnsembleTemperature:
     weights: jax.Array
 
     @classmethod
-    def fit(cls, logits: ArrayLike, labels: ArrayLike) -> "EnsembleTemperature":
-        """Minimises the squared error, first over T, then over the weights (exactly).
+    def fit(
+        cls, logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
+    ) -> "EnsembleTemperature":
+        """Minimize the squared error, first over T, then over the weights (exactly).
+
+        T is within a factor of 1,000 of the temperature with the lowest NLL, which is bounded itself
+        (see `metrics.inverse_temperature`), and equal to it where all predictions are right.
 
         Args:
-          logits: `[n, num_classes]`.
+          logits: `[n, num_classes]`; -inf for a masked class.
           labels: integers `[n]`.
+          weights: `[n]`, 0 for padding; of the examples, not of the three members.
+
+        References:
+          Zhang et al., 2020, arXiv:2003.07329.
         """
-        return cls(*_fit(*fitting_data(logits, labels)))
+        return cls(*_fit(fitting_data(logits, labels, weights)))
 
     def __call__(self, logits: ArrayLike) -> jax.Array:
-        """Probabilities `[n, num_classes]`."""
-        w = self.weights
-        scaled, plain, uniform = _members(as_logits(logits), self.temperature)
-        return w[0] * scaled + w[1] * plain + w[2] * uniform
+        """Return probabilities `[n, num_classes]` with the argmax of the logits."""
+        logits = as_logits(logits)
+        w = jnp.asarray(self.weights, logits.dtype)
+        scaled, plain, uniform = _members(logits, self.temperature)
+        return keep_prediction(w[0] * scaled + w[1] * plain + w[2] * uniform, logits)
 
 
-def _members(logits: jax.Array, temperature: jax.Array) -> jax.Array:
-    """The three predictions `[3, n, num_classes]`."""
-    p = jax.nn.softmax(logits)
-    uniform = jnp.full_like(p, 1 / p.shape[-1])
-    return jnp.stack([jax.nn.softmax(logits / temperature), p, uniform])
+def _members(logits: jax.Array, temperature: ArrayLike) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The three predictions, each `[n, num_classes]`."""
+    plain = jax.nn.softmax(below_top(logits))
+    return scaled_softmax(logits, temperature), plain, jnp.full_like(plain, 1 / plain.shape[-1])
 
 
 @jax.jit
-def _fit(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    beta = metrics.inverse_temperature(logits, labels)
+def _fit(data: FittingData) -> tuple[jax.Array, jax.Array]:
+    logits, labels, weights, valid = data
+    beta = metrics.inverse_temperature(logits, labels, weights=weights)
+    distance = below_top(logits)
 
     def squared_error(log_scale: jax.Array) -> jax.Array:
-        return metrics.brier_score(jnp.exp(log_scale) * beta * logits, labels)
+        return metrics.brier_score(jnp.exp(log_scale) * beta * distance, labels, weights=weights)
 
-    temperature = jnp.exp(-minimise(squared_error, jnp.float32(0.0))) / beta
-    return temperature, _simplex_weights(_members(logits, temperature), labels)
+    scale = jnp.exp(minimise(squared_error, jnp.zeros((), logits.dtype)))
+    scale = jnp.clip(scale, 1 / LARGEST_FACTOR, LARGEST_FACTOR)
+    temperature = 1 / (jnp.where(all_right(data), 1.0, scale) * beta)
+    member_weights = _simplex_weights(_members(logits, temperature), labels, weights)
+    return nan_unless(valid, (temperature, member_weights))
 
 
-def _simplex_weights(members: jax.Array, labels: jax.Array) -> jax.Array:
+def _simplex_weights(
+    members: tuple[jax.Array, jax.Array, jax.Array], labels: jax.Array, weights: jax.Array | None
+) -> jax.Array:
     """The exact least-squares weights on the simplex.
 
     A convex quadratic in three variables: its minimum lies inside the triangle, on an edge or at a
     corner, so all seven are solved and the best of those that are feasible is taken.
     """
-    target = jax.nn.one_hot(labels, members.shape[-1])
+    scaled, plain, uniform = members
+    dtype = plain.dtype
+    target = indicator(labels, plain.shape[-1]).astype(dtype)
     # Around the plain prediction the matrix is that of differences, which keeps its digits.
-    shifted = (members - members[1]).reshape(3, -1)
-    gram = matmul(shifted, shifted.T) / labels.shape[0]
-    pull = matmul(shifted, (target - members[1]).ravel()) / labels.shape[0]
+    shifted = (scaled - plain, jnp.zeros_like(plain), uniform - plain)
+
+    def mean_product(a: jax.Array, b: jax.Array) -> jax.Array:
+        # A sum for each row first: one float32 sum over all n K terms would lose its last digits.
+        return weighted_mean(jnp.sum(a * b, axis=-1), weights)
+
+    gram = jnp.stack([jnp.stack([mean_product(a, b) for b in shifted]) for a in shifted])
+    pull = jnp.stack([mean_product(a, target - plain) for a in shifted])
 
     def solve(face: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
         index = jnp.array(face)
         m = len(face)
         # Two members may be the same prediction (T = 1): the ridge then shares between them.
-        system = jnp.zeros((m + 1, m + 1)).at[m, :m].set(1.0).at[:m, m].set(1.0)
-        system = system.at[:m, :m].set(gram[jnp.ix_(index, index)] + 1e-7 * jnp.eye(m))
-        solution = jnp.linalg.solve(system, jnp.append(pull[index], 1.0))[:m]
-        w = jnp.zeros(3).at[index].set(solution)
+        ridge = 1e-7 * jnp.eye(m, dtype=dtype)
+        system = jnp.pad(gram[jnp.ix_(index, index)] + ridge, (0, 1), constant_values=1.0)
+        system = system.at[m, m].set(0.0)
+        solution = jnp.linalg.solve(system, jnp.pad(pull[index], (0, 1), constant_values=1.0))[:m]
+        w = jnp.zeros(3, dtype).at[index].set(solution)
         loss = matmul(matmul(w, gram) - 2 * pull, w)
         return w, jnp.where(jnp.all(w >= 0), loss, jnp.inf)
 
     faces = [f for m in (1, 2, 3) for f in itertools.combinations(range(3), m)]
-    weights, losses = (jnp.stack(x) for x in zip(*map(solve, faces), strict=True))
-    return weights[jnp.argmin(losses)]
+    solutions, losses = (jnp.stack(x) for x in zip(*map(solve, faces), strict=True))
+    return solutions[jnp.argmin(losses)]

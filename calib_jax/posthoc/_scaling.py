@@ -7,8 +7,20 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calib_jax import metrics
-from calib_jax._arrays import as_logits, matmul
-from calib_jax.posthoc._common import fitting_data, minimise
+from calib_jax._arrays import FLOOR, as_logits, matmul, weighted_mean
+from calib_jax.posthoc._common import (
+    LARGEST_FACTOR,
+    FittingData,
+    all_right,
+    below_top,
+    fitting_data,
+    keep_prediction,
+    minimise,
+    nan_unless,
+)
+
+_MOST_CLASSES = 2000  # of a matrix between classes: at 50,000 it would take 10 GB
+_MASKED_LOG_P = -69.0  # what a masked class adds to others: the logarithm of about 1e-30
 
 
 @jax.tree_util.register_dataclass
@@ -25,39 +37,61 @@ class VectorScaling:
     bias: jax.Array
 
     @classmethod
-    def fit(cls, logits: ArrayLike, labels: ArrayLike) -> "VectorScaling":
-        """Minimises the NLL, a convex problem, from the best temperature on.
+    def fit(
+        cls, logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
+    ) -> "VectorScaling":
+        """Minimize the NLL, a convex problem, from the best temperature on.
 
         Args:
-          logits: `[n, num_classes]`.
+          logits: `[n, num_classes]`; -inf for a masked class.
           labels: integers `[n]`.
+          weights: `[n]`, 0 for padding.
+
+        References:
+          Guo et al., 2017, arXiv:1706.04599.
         """
-        return cls(*_fit_vector(*fitting_data(logits, labels)))
+        return cls(*_fit_vector(fitting_data(logits, labels, weights)))
 
     def __call__(self, logits: ArrayLike) -> jax.Array:
-        """Probabilities `[n, num_classes]`."""
-        return jax.nn.softmax(self.scale * as_logits(logits) + self.bias)
+        """Return probabilities `[n, num_classes]`; a masked class keeps 0."""
+        return jax.nn.softmax(_affine(as_logits(logits), self.scale, self.bias))
+
+
+def _affine(logits: jax.Array, scale: ArrayLike, bias: ArrayLike) -> jax.Array:
+    """`scale * logits + bias` by class; a masked class stays masked, with no slope."""
+    scale, bias = (jnp.broadcast_to(_like(x, logits), logits.shape) for x in (scale, bias))
+    masked = jnp.isneginf(logits)
+    return jnp.where(masked, -jnp.inf, scale * jnp.where(masked, 0.0, logits) + bias)
+
+
+def _like(x: ArrayLike, logits: jax.Array) -> jax.Array:
+    return jnp.asarray(x, logits.dtype)
 
 
 @jax.jit
-def _fit_vector(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    scaled, unit, start = _standardised(logits, labels)
-    k = logits.shape[-1]
-    scale, bias = minimise(
-        lambda p: metrics.nll(p[0] * scaled + p[1], labels), (jnp.full(k, start), jnp.zeros(k))
-    )
-    return unit * scale, bias
+def _fit_vector(data: FittingData) -> tuple[jax.Array, jax.Array]:
+    logits, labels, weights, valid = data
+    unit, start = _standardised(logits, labels, weights)
+    scaled, k = unit * logits, logits.shape[-1]
+
+    def loss(params: tuple[jax.Array, jax.Array]) -> jax.Array:
+        return metrics.nll(_affine(scaled, *params), labels, weights=weights)
+
+    scale, bias = minimise(loss, (jnp.full(k, start), jnp.zeros(k, logits.dtype)))
+    return nan_unless(valid, (unit * scale, bias))
 
 
-def _standardised(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Scores of unit spread, so that a solver meets the same problem whatever their scale.
+def _standardised(
+    scores: jax.Array, labels: jax.Array, weights: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """What to multiply scores with, so that a solver meets the same problem whatever their scale.
 
-    Also what they were multiplied with, and the best temperature's factor in the new units, kept
-    within reason where no temperature is best.
+    Also the best temperature's factor in the new units, kept within reason.
     """
-    unit = jax.lax.rsqrt(jnp.mean(jnp.var(scores, axis=-1)) + 1e-30)
-    scaled = unit * scores
-    return scaled, unit, jnp.clip(metrics.inverse_temperature(scaled, labels), 1e-2, 1e2)
+    variance = weighted_mean(jnp.var(scores, axis=-1, where=~jnp.isneginf(scores)), weights)
+    unit = jnp.where(variance > 0, jax.lax.rsqrt(jnp.maximum(variance, 1e-30)), 1.0)
+    beta = metrics.inverse_temperature(unit * scores, labels, weights=weights)
+    return unit, jnp.clip(beta, 1e-2, 1e2)
 
 
 @jax.tree_util.register_dataclass
@@ -81,45 +115,67 @@ class Dirichlet:
         *,
         odir: float | None = None,
         bias: float = 1e-3,
+        weights: ArrayLike | None = None,
     ) -> "Dirichlet":
-        """Minimises NLL + `odir` mean off-diagonal² + `bias` mean bias² (ODIR regularisation).
+        """Minimize NLL + `odir` mean off-diagonal² + `bias` mean bias² (ODIR regularization).
 
         Args:
-          logits: `[n, num_classes]`.
+          logits: `[n, num_classes]`, 2,000 classes at most; -inf for a masked class, whose log p is
+            taken as that of 1e-30.
           labels: integers `[n]`.
           odir: weight of the off-diagonal entries. Paper: by cross-validation; `None`: 0.1 per entry,
             that is `0.1 K (K - 1)`, since the number of entries to keep in check grows like that.
           bias: weight of the bias.
+          weights: `[n]`, 0 for padding.
+
+        References:
+          Kull et al., 2019, arXiv:1910.12656.
         """
-        logits, labels = fitting_data(logits, labels)
-        k = logits.shape[1]
-        return cls(
-            *_fit_dirichlet(logits, labels, 0.1 * k * (k - 1) if odir is None else odir, bias)
-        )
+        k = as_logits(logits).shape[-1]
+        if k > _MOST_CLASSES:
+            raise ValueError(
+                f"logits: {k} classes; Dirichlet fits a matrix between classes, expected at most "
+                f"{_MOST_CLASSES} (VectorScaling takes more)"
+            )
+        data = fitting_data(logits, labels, weights)
+        return cls(*_fit_dirichlet(data, 0.1 * k * (k - 1) if odir is None else odir, bias))
 
     def __call__(self, logits: ArrayLike) -> jax.Array:
-        """Probabilities `[n, num_classes]`."""
-        log_p = jax.nn.log_softmax(as_logits(logits))
-        return jax.nn.softmax(matmul(log_p, self.matrix.T) + self.bias)
+        """Return probabilities `[n, num_classes]`; a masked class keeps 0."""
+        logits = as_logits(logits)
+        return jax.nn.softmax(_mixed(logits, _log_p(logits), self.matrix, self.bias))
+
+
+def _log_p(logits: jax.Array) -> jax.Array:
+    return jnp.where(jnp.isneginf(logits), _MASKED_LOG_P, jax.nn.log_softmax(logits))
+
+
+def _mixed(logits: jax.Array, log_p: jax.Array, matrix: ArrayLike, bias: ArrayLike) -> jax.Array:
+    """`matrix log_p + bias`, in which the classes that are masked in `logits` stay masked."""
+    mixed = matmul(log_p, _like(matrix, logits).T)
+    mixed += jnp.broadcast_to(_like(bias, logits), logits.shape)
+    return jnp.where(jnp.isneginf(logits), -jnp.inf, mixed)
 
 
 @jax.jit
 def _fit_dirichlet(
-    logits: jax.Array, labels: jax.Array, odir: float, bias_weight: float
+    data: FittingData, odir: float, bias_weight: float
 ) -> tuple[jax.Array, jax.Array]:
-    log_p, unit, start = _standardised(jax.nn.log_softmax(logits), labels)
+    logits, labels, weights, valid = data
+    unit, start = _standardised(_log_p(logits), labels, weights)
+    log_p = unit * _log_p(logits)
     k = logits.shape[-1]
-    off_diagonal = 1 - jnp.eye(k)
+    diagonal = jnp.eye(k, dtype=logits.dtype)
 
     def loss(params: tuple[jax.Array, jax.Array]) -> jax.Array:
         matrix, bias = params
         # The penalty is on the matrix as it will be used.
-        penalty = odir * jnp.sum((off_diagonal * unit * matrix) ** 2) / (k * (k - 1))
+        penalty = odir * jnp.sum(((1 - diagonal) * unit * matrix) ** 2) / (k * (k - 1))
         penalty += bias_weight * jnp.mean(bias**2)
-        return metrics.nll(matmul(log_p, matrix.T) + bias, labels) + penalty
+        return metrics.nll(_mixed(logits, log_p, matrix, bias), labels, weights=weights) + penalty
 
-    matrix, bias = minimise(loss, (start * jnp.eye(k), jnp.zeros(k)))
-    return unit * matrix, bias
+    matrix, bias = minimise(loss, (start * diagonal, jnp.zeros(k, logits.dtype)))
+    return nan_unless(valid, (unit * matrix, bias))
 
 
 @jax.tree_util.register_dataclass
@@ -140,18 +196,32 @@ class FocalTemperature:
     gamma: jax.Array
 
     @classmethod
-    def fit(cls, logits: ArrayLike, labels: ArrayLike) -> "FocalTemperature":
-        """Minimises the NLL over T and gamma, from several gammas on (it is not convex).
+    def fit(
+        cls, logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
+    ) -> "FocalTemperature":
+        """Minimize the NLL over T and gamma, from several gammas on (it is not convex).
+
+        T is within a factor of 1,000 of the temperature with the lowest NLL, which is bounded itself
+        (see `metrics.inverse_temperature`); where all predictions are right it is that one, with
+        gamma = 0.
 
         Args:
-          logits: `[n, num_classes]`.
+          logits: `[n, num_classes]`; -inf for a masked class.
           labels: integers `[n]`.
+          weights: `[n]`, 0 for padding.
+
+        References:
+          Charoenphakdee et al., 2021, arXiv:2011.09172 (the map of gamma); Komisarenko & Kull, 2024,
+          arXiv:2408.11598 (with a temperature).
         """
-        return cls(*_fit_focal(*fitting_data(logits, labels)))
+        return cls(*_fit_focal(fitting_data(logits, labels, weights)))
 
     def __call__(self, logits: ArrayLike) -> jax.Array:
-        """Probabilities `[n, num_classes]`."""
-        return jax.nn.softmax(_unfocused(as_logits(logits) / self.temperature, self.gamma))
+        """Return probabilities `[n, num_classes]` with the argmax of the logits."""
+        logits = as_logits(logits)
+        temperature, gamma = _like(self.temperature, logits), _like(self.gamma, logits)
+        probs = jax.nn.softmax(_unfocused(below_top(logits) / temperature, gamma))
+        return keep_prediction(probs, logits)
 
 
 def _unfocused(logits: jax.Array, gamma: jax.Array) -> jax.Array:
@@ -159,7 +229,7 @@ def _unfocused(logits: jax.Array, gamma: jax.Array) -> jax.Array:
 
     `log q - gamma r - log(1 + gamma q (-log q) / (1 - q))`.
     """
-    log_q = jax.nn.log_softmax(logits)
+    log_q = jnp.maximum(jax.nn.log_softmax(logits), FLOOR)
     q = jnp.exp(log_q)
     # Above 1/2 (one class at most) 1 - q has to be summed from the others to keep its digits.
     large = q > 0.5
@@ -180,17 +250,23 @@ def _log_ratio(log_rest: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def _fit_focal(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    beta = metrics.inverse_temperature(logits, labels)
+def _fit_focal(data: FittingData) -> tuple[jax.Array, jax.Array]:
+    logits, labels, weights, valid = data
+    beta = metrics.inverse_temperature(logits, labels, weights=weights)
+    scaled = beta * below_top(logits)
 
     def loss(params: tuple[jax.Array, jax.Array]) -> jax.Array:
         log_scale, root_gamma = params
-        return metrics.nll(_unfocused(jnp.exp(log_scale) * beta * logits, root_gamma**2), labels)
+        focused = _unfocused(jnp.exp(log_scale) * scaled, root_gamma**2)
+        return metrics.nll(focused, labels, weights=weights)
 
     # Not convex: several gammas to start from, each with about the temperature that goes with it.
-    gammas = jnp.array([0.1, 1.0, 6.0, 16.0])
+    gammas = jnp.array([0.1, 1.0, 6.0, 16.0], logits.dtype)
     starts = (-jnp.log1p(0.3 * gammas), jnp.sqrt(gammas))
     ends = jax.lax.map(lambda start: minimise(loss, start), starts)
     best = jnp.argmin(jax.lax.map(loss, ends))
     log_scale, root_gamma = (x[best] for x in ends)
-    return jnp.exp(-log_scale) / beta, root_gamma**2
+    scale = jnp.clip(jnp.exp(log_scale), 1 / LARGEST_FACTOR, LARGEST_FACTOR)
+    right = all_right(data)
+    scale, gamma = jnp.where(right, 1.0, scale), jnp.where(right, 0.0, root_gamma**2)
+    return nan_unless(valid, (1 / (scale * beta), gamma))

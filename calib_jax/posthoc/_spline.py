@@ -9,9 +9,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calib_jax import metrics
-from calib_jax._arrays import as_logits, matmul
+from calib_jax._arrays import FLOOR, as_logits, indicator, matmul
 from calib_jax.metrics._sorting import argsort_floats, tie_means
-from calib_jax.posthoc._common import fitting_data
+from calib_jax.posthoc._common import FittingData, fitting_data, nan_unless
 
 
 @jax.tree_util.register_dataclass
@@ -28,27 +28,38 @@ class Spline:
     values: jax.Array
 
     @classmethod
-    def fit(cls, logits: ArrayLike, labels: ArrayLike, *, num_knots: int = 6) -> "Spline":
-        """Fits a natural cubic spline to the cumulative calibration gap.
+    def fit(
+        cls,
+        logits: ArrayLike,
+        labels: ArrayLike,
+        *,
+        num_knots: int = 6,
+        weights: ArrayLike | None = None,
+    ) -> "Spline":
+        """Fit a natural cubic spline to the cumulative calibration gap.
 
         Sorted by confidence, the running sum of `correct - confidence` over n is a curve whose slope
         at a percentile is the gap there. The spline smooths the curve; its slope is added to the
         confidence.
 
         Args:
-          logits: `[n, num_classes]`.
+          logits: `[n, num_classes]`; -inf for a masked class.
           labels: integers `[n]`.
           num_knots: equally spaced over the percentiles.
+          weights: `[n]`, 0 for padding.
+
+        References:
+          Gupta et al., 2021, arXiv:2006.12800.
         """
         if num_knots < 3:
             raise ValueError(f"num_knots={num_knots}: expected at least 3")
-        logits, labels = fitting_data(logits, labels)
-        return cls(*_fit(logits, labels, num_knots=num_knots))
+        return cls(*_fit(fitting_data(logits, labels, weights), num_knots=num_knots))
 
     def confidence(self, logits: ArrayLike) -> jax.Array:
-        """Recalibrated top-label confidence `[n]`, straight lines between the fitted points."""
+        """Return the new top-label confidence `[n]`: straight lines between the fitted points."""
         top = jnp.max(jax.nn.softmax(as_logits(logits)), axis=-1)
-        return jnp.clip(jnp.interp(top, self.scores, self.values), 0.0, 1.0)
+        scores, values = (jnp.asarray(x, top.dtype) for x in (self.scores, self.values))
+        return jnp.clip(jnp.interp(top, scores, values), 0.0, 1.0)
 
     def __call__(self, logits: ArrayLike) -> jax.Array:
         """Probabilities `[n, num_classes]`: the new confidence, the other classes in proportion.
@@ -57,26 +68,37 @@ class Spline:
         confidence stays just above the runner-up so that the prediction is kept.
         """
         logits = as_logits(logits)
-        top = jnp.argmax(logits, axis=-1)[..., None] == jnp.arange(logits.shape[-1])
-        others = jax.nn.softmax(jnp.where(top, -jnp.inf, logits))
+        top = indicator(jnp.argmax(logits, axis=-1), logits.shape[-1])
+        without_top = jnp.maximum(jnp.where(top, -jnp.inf, logits), FLOOR)
+        others = jax.nn.softmax(without_top)
         runner_up = jnp.max(others, axis=-1)
         least = runner_up / (1 + runner_up) * (1 + 1e-5)
+        # A class that is the only one not masked has all of the probability.
+        least = jnp.where(jnp.max(without_top, axis=-1) > FLOOR, least, 1.0)
         confidence = jnp.maximum(self.confidence(logits), least)[..., None]
         return jnp.where(top, confidence, (1 - confidence) * others)
 
 
 @partial(jax.jit, static_argnames="num_knots")
-def _fit(logits: jax.Array, labels: jax.Array, *, num_knots: int) -> tuple[jax.Array, jax.Array]:
-    confidence, correct = metrics.top_label(logits, labels)
+def _fit(data: FittingData, *, num_knots: int) -> tuple[jax.Array, jax.Array]:
+    confidence, correct = metrics.top_label(data.logits, data.labels)
+    weight = jnp.ones_like(confidence) if data.weights is None else data.weights
+    n = jnp.sum((weight > 0).astype(weight.dtype))
+    weight = weight * n / jnp.sum(weight)
+    # Padding joins the most confident example, with no say in its tie.
+    confidence = jnp.where(weight > 0, confidence, jnp.max(jnp.where(weight > 0, confidence, 0.0)))
     order = argsort_floats(confidence)
-    scores, ones = confidence[order], jnp.ones_like(confidence)
-    n = scores.shape[0]
+    scores, weight = confidence[order], weight[order]
     # Tied examples have no order: each takes its tie's mean, and so do their new values below.
-    gap = tie_means(scores, correct[order], ones) - scores
-    percentile = jnp.linspace(0.0, 1.0, n)
+    gap = tie_means(scores, correct[order], weight) - scores
+    # From 0 to 1 in steps of 1 / (n - 1); an example of weight w stands in the middle of w steps.
+    rank = jnp.cumsum(weight) - weight + (weight - 1) / 2
+    percentile = jnp.clip(rank / jnp.maximum(n - 1, 1.0), 0.0, 1.0)
     basis, slope = _natural_basis(percentile, num_knots)
-    coefficients = jnp.linalg.lstsq(basis, jnp.cumsum(gap) / n)[0]
-    return scores, tie_means(scores, scores + matmul(slope, coefficients), ones)
+    root = jnp.sqrt(weight)
+    coefficients = jnp.linalg.lstsq(basis * root[:, None], root * jnp.cumsum(weight * gap) / n)[0]
+    values = tie_means(scores, scores + matmul(slope, coefficients), weight)
+    return nan_unless(data.valid, (scores, values))
 
 
 def _natural_basis(x: jax.Array, num_knots: int) -> tuple[jax.Array, jax.Array]:
@@ -93,13 +115,13 @@ def _natural_basis(x: jax.Array, num_knots: int) -> tuple[jax.Array, jax.Array]:
     left[inside, inside] = 4 * h / 6
     right[inside, inside - 1] = right[inside, inside + 1] = 1 / h
     right[inside, inside] = -2 / h
-    second = jnp.asarray(np.linalg.solve(left, right), jnp.float32)
+    second = jnp.asarray(np.linalg.solve(left, right), x.dtype)
 
     piece = jnp.clip(jnp.floor(x / h), 0, num_knots - 2)
     b = x / h - piece
     a = 1 - b
-    lower = jax.nn.one_hot(piece.astype(jnp.int32), num_knots)
-    upper = jax.nn.one_hot(piece.astype(jnp.int32) + 1, num_knots)
+    lower = jax.nn.one_hot(piece.astype(jnp.int32), num_knots, dtype=x.dtype)
+    upper = jax.nn.one_hot(piece.astype(jnp.int32) + 1, num_knots, dtype=x.dtype)
 
     def combine(at_lower: jax.Array, at_upper: jax.Array) -> jax.Array:
         return at_lower[:, None] * lower + at_upper[:, None] * upper

@@ -9,8 +9,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calib_jax import metrics
-from calib_jax._arrays import as_logits
-from calib_jax.posthoc._common import fitting_data
+from calib_jax._arrays import as_logits, take_label, weighted_mean
+from calib_jax.posthoc._common import (
+    FittingData,
+    below_top,
+    fitting_data,
+    keep_prediction,
+    nan_unless,
+)
 
 _CRITERIA = ("nll", "ece", "ece_mass")
 
@@ -36,11 +42,17 @@ class Temperature:
         grid: ArrayLike | None = None,
         num_bins: int = 15,
         closed: str = "right",
+        weights: ArrayLike | None = None,
     ) -> "Temperature":
-        """Finds T on held-out data.
+        """Find T on held-out data.
+
+        Without a grid, T is at most 1,000, or 1,000 times the typical distance of the two largest
+        logits if that is more than 1 (no finite T is best where the predictions are no better than
+        guesses); and where all predictions are right it is that of a smoothed likelihood.
+        `metrics.inverse_temperature` states both rules.
 
         Args:
-          logits: `[n, num_classes]`.
+          logits: `[n, num_classes]`; -inf for a masked class.
           labels: integers `[n]`.
           criterion: `'nll'`, `'ece'` (equal width) or `'ece_mass'` (equal mass).
           grid: temperatures to try; the first that attains the minimum wins. `None` with `'nll'`
@@ -48,35 +60,43 @@ class Temperature:
             tries 0.01, 0.02, ..., 5.
           num_bins: of the ECE.
           closed: side of the ECE's bins.
+          weights: `[n]`, 0 for padding.
+
+        References:
+          Guo et al., 2017, arXiv:1706.04599.
         """
-        logits, labels = fitting_data(logits, labels)
+        data = fitting_data(logits, labels, weights)
         if criterion not in _CRITERIA:
             raise ValueError(f"criterion={criterion!r}: expected one of {', '.join(_CRITERIA)}")
         if grid is None and criterion == "nll":
-            return cls(_by_bisection(logits, labels))
+            return cls(_by_bisection(data))
         values = np.asarray(np.arange(1, 501) / 100 if grid is None else grid)
         if values.ndim != 1 or values.size == 0 or not np.all(values > 0):
             raise ValueError(f"grid: expected a list of temperatures > 0, got {grid!r}")
-        temperatures = jnp.asarray(values, jnp.float32)
-        errors = _on_grid(
-            logits, labels, temperatures, criterion=criterion, num_bins=num_bins, closed=closed
-        )
-        return cls(temperatures[jnp.argmin(errors)])
+        temperatures = jnp.asarray(values, data.logits.dtype)
+        errors = _on_grid(data, temperatures, criterion=criterion, num_bins=num_bins, closed=closed)
+        return cls(nan_unless(data.valid, temperatures[jnp.argmin(errors)]))
 
     def __call__(self, logits: ArrayLike) -> jax.Array:
-        """Probabilities `[n, num_classes]`."""
-        return jax.nn.softmax(as_logits(logits) / self.temperature)
+        """Return probabilities `[n, num_classes]` with the argmax of the logits, whatever T is."""
+        logits = as_logits(logits)
+        return keep_prediction(scaled_softmax(logits, self.temperature), logits)
+
+
+def scaled_softmax(logits: jax.Array, temperature: ArrayLike) -> jax.Array:
+    """`softmax(logits / temperature)` in the dtype of the logits."""
+    return jax.nn.softmax(below_top(logits) / jnp.asarray(temperature, logits.dtype))
 
 
 @jax.jit
-def _by_bisection(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    return 1 / metrics.inverse_temperature(logits, labels)
+def _by_bisection(data: FittingData) -> jax.Array:
+    beta = metrics.inverse_temperature(data.logits, data.labels, weights=data.weights)
+    return nan_unless(data.valid, 1 / beta)
 
 
 @partial(jax.jit, static_argnames=("criterion", "num_bins", "closed"))
 def _on_grid(
-    logits: jax.Array,
-    labels: jax.Array,
+    data: FittingData,
     temperatures: jax.Array,
     *,
     criterion: str,
@@ -85,15 +105,16 @@ def _on_grid(
 ) -> jax.Array:
     """The criterion at each temperature `[grid]`, a few temperatures at a time."""
     # The prediction is the same at every temperature; only its confidence is computed anew.
-    _, correct = metrics.top_label(logits, labels)
-    below_top = logits - jnp.max(logits, axis=-1, keepdims=True)
-    ahead = jnp.take_along_axis(below_top, labels[:, None], axis=-1)[:, 0]
+    _, correct = metrics.top_label(data.logits, data.labels)
+    distance = below_top(data.logits)
+    own = take_label(distance, data.labels)
 
     def error(temperature: jax.Array) -> jax.Array:
-        norm = jnp.sum(jnp.exp(below_top / temperature), axis=-1)
+        norm = jnp.sum(jnp.exp(distance / temperature), axis=-1)
         if criterion == "nll":
-            return jnp.mean(jnp.log(norm) - ahead / temperature)
+            return weighted_mean(jnp.log(norm) - own / temperature, data.weights)
         scheme = "mass" if criterion == "ece_mass" else "width"
-        return metrics.ece(1 / norm, correct, num_bins=num_bins, scheme=scheme, closed=closed)
+        binning = {"num_bins": num_bins, "scheme": scheme, "closed": closed}
+        return metrics.ece(1 / norm, correct, weights=data.weights, **binning)
 
     return jax.lax.map(error, temperatures, batch_size=16)

@@ -1,4 +1,8 @@
-"""Targets: what a loss compares the prediction with, as `[batch, num_classes]`."""
+"""Targets: what a loss compares the prediction with, as `[batch, num_classes]`.
+
+Float32, or float64 if one of the arrays has it. The target of an integer label outside 0 ... K-1 is NaN,
+and so is every loss of it.
+"""
 
 from calib_jax.targets._targets import autolabel as autolabel
 from calib_jax.targets._targets import autolabel_mixup as autolabel_mixup

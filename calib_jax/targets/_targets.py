@@ -1,27 +1,44 @@
 """Soft targets `[batch, num_classes]`: what a loss compares the prediction with."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_per_example
+from calib_jax._arrays import (
+    as_class_numbers,
+    as_per_example,
+    check_not_empty,
+    float_dtype,
+    indicator,
+    is_valid,
+)
 
 
 def one_hot(labels: ArrayLike, num_classes: int) -> jax.Array:
-    """All mass on the label.
+    """Put all mass on the label.
 
     Args:
       labels: integers `[batch]`; soft `[batch, num_classes]` pass through.
       num_classes: K.
 
     Returns:
-      float32 `[batch, num_classes]`
+      `[batch, num_classes]`
     """
+    return _soft(labels, num_classes, float_dtype(labels))
+
+
+def _soft(labels: ArrayLike, num_classes: int, dtype: Any) -> jax.Array:
+    """Labels of either kind as `[batch, num_classes]`."""
     labels = jnp.asarray(labels)
+    check_not_empty(labels.shape)
     if jnp.issubdtype(labels.dtype, jnp.integer):
-        return jax.nn.one_hot(labels, num_classes)
+        labels = as_class_numbers(labels)
+        target = indicator(labels, num_classes).astype(dtype)
+        return jnp.where(is_valid(labels, num_classes)[..., None], target, jnp.nan)
     if jnp.issubdtype(labels.dtype, jnp.floating) and labels.shape[-1:] == (num_classes,):
-        return labels.astype(jnp.float32)
+        return labels.astype(dtype)
     raise ValueError(
         f"labels: expected integers [batch] or floats [batch, {num_classes}], "
         f"got {labels.dtype} {labels.shape}"
@@ -31,7 +48,7 @@ def one_hot(labels: ArrayLike, num_classes: int) -> jax.Array:
 def smooth(
     labels: ArrayLike, num_classes: int, smoothing: ArrayLike, kind: str = "others"
 ) -> jax.Array:
-    """Label smoothing, in either of the two forms that go by that name.
+    """Smooth labels, in either of the two ways that go by that name.
 
     Args:
       labels: integers `[batch]` or soft `[batch, num_classes]`.
@@ -43,7 +60,7 @@ def smooth(
     Returns:
       `[batch, num_classes]`
     """
-    target = one_hot(labels, num_classes)
+    target = _soft(labels, num_classes, float_dtype(labels, smoothing))
     sigma = _column("smoothing", smoothing, target)
     if kind == "others":
         return (1 - sigma) * target + sigma * (1 - target) / (num_classes - 1)
@@ -60,10 +77,12 @@ def mix(a: ArrayLike, b: ArrayLike, lam: ArrayLike) -> jax.Array:
       b: like `a`.
       lam: scalar or `[batch]`.
     """
-    a = jnp.asarray(a)
-    lam = as_per_example("lam", lam, a.shape[:1])
+    dtype = float_dtype(a, b)
+    a, b = jnp.asarray(a, dtype), jnp.asarray(b, dtype)
+    check_not_empty(a.shape)
+    lam = as_per_example("lam", lam, a.shape[:1], dtype)
     lam = lam.reshape(lam.shape + (1,) * (a.ndim - lam.ndim))
-    return lam * a + (1 - lam) * jnp.asarray(b)
+    return lam * a + (1 - lam) * b
 
 
 def autolabel(labels: ArrayLike, confidence: ArrayLike, num_classes: int) -> jax.Array:
@@ -77,7 +96,7 @@ def autolabel(labels: ArrayLike, confidence: ArrayLike, num_classes: int) -> jax
     Returns:
       `[batch, num_classes]`
     """
-    target = one_hot(labels, num_classes)
+    target = _soft(labels, num_classes, float_dtype(labels, confidence))
     c = _column("confidence", confidence, target)
     return c * target + (1 - c) * (1 - target) / (num_classes - 1)
 
@@ -108,7 +127,8 @@ def autolabel_mixup(
     Returns:
       `[batch, num_classes]`
     """
-    major, minor = one_hot(labels_major, num_classes), one_hot(labels_minor, num_classes)
+    dtype = float_dtype(lam_minor, confidence)
+    major, minor = (_soft(labels, num_classes, dtype) for labels in (labels_major, labels_minor))
     if major.shape != minor.shape:
         raise ValueError(f"labels_minor: expected {major.shape[:-1]}, got {minor.shape[:-1]}")
     c, lam = _column("confidence", confidence, major), _column("lam_minor", lam_minor, major)
@@ -138,7 +158,7 @@ def ccat(
     Returns:
       `[batch, num_classes]`
     """
-    target = one_hot(labels, num_classes)
+    target = _soft(labels, num_classes, float_dtype(labels, distance))
     distance, eps = _column("distance", distance, target), _column("eps", eps, target)
     g = (1 - jnp.minimum(1.0, distance / eps)) ** rho
     return g * target + (1 - g) / num_classes
@@ -166,10 +186,15 @@ def autolabel_update(
     Returns:
       `[buckets]`
     """
-    step = alpha * jnp.asarray(ece) * jnp.sign(jnp.asarray(mean_confidence) - accuracy)
+    dtype = float_dtype(confidence)
+    confidence, ece, mean_confidence, accuracy, alpha = (
+        jnp.asarray(x, dtype) for x in (confidence, ece, mean_confidence, accuracy, alpha)
+    )
+    step = alpha * ece * jnp.sign(mean_confidence - accuracy)
     return jnp.clip(confidence - step, accuracy, 1.0)
 
 
 def _column(name: str, x: ArrayLike, target: jax.Array) -> jax.Array:
     """A scalar or `[batch]` as something that broadcasts against `target` `[batch, num_classes]`."""
-    return as_per_example(name, x, target.shape[:-1])[..., None]
+    x = as_per_example(name, x, target.shape[:-1], target.dtype)
+    return x[..., None] if x.ndim else x

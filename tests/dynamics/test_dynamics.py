@@ -1,5 +1,6 @@
 """Training dynamics: margins, area under the margin, data maps, the median split."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -293,3 +294,61 @@ def test_median_split_matches_loop(seed):
     got = np.asarray(jax.jit(dynamics.median_split)(values))
     np.testing.assert_array_equal(got, split_loop(values))
     assert got.sum() == (len(values) + 1) // 2
+
+
+# ------------------------------------------------------------------ invalid labels, masks, no examples
+
+
+@pytest.mark.parametrize("wrong", [-1, 3, 99])
+def test_an_invalid_label_makes_its_example_nan_and_no_other(wrong):
+    logits = np.array([[3.0, 1.0, -5.0], [0.0, 1.0, 2.0], [2.0, 4.0, 0.0]])
+    labels, ids = np.array([0, wrong, 1]), np.array([2, 0, 1])
+    np.testing.assert_array_equal(dynamics.margin(logits, labels), [2.0, np.nan, 2.0])
+    area = dynamics.aum_values(dynamics.aum_update(dynamics.aum_init(3), ids, logits, labels))
+    np.testing.assert_array_equal(area, [np.nan, 2.0, 2.0])
+    state = dynamics.datamap_update(dynamics.datamap_init(3), ids, logits, labels)
+    for statistic in dynamics.datamap_values(state):
+        np.testing.assert_array_equal(np.isnan(statistic), [True, False, False])
+    # With weight 0 it is padding.
+    weights = np.array([1.0, 0.0, 1.0])
+    area = dynamics.aum_update(dynamics.aum_init(3), ids, logits, labels, weights)
+    chex.assert_tree_all_finite(area)
+
+
+def test_margin_of_masked_classes():
+    # Ahead of a masked class by its logit; ahead of none but masked ones by 1e30.
+    logits = np.array(
+        [[1.5, -np.inf, 0.5], [1.5, -np.inf, -np.inf], [1.5, -np.inf, 0.5]], np.float32
+    )
+    value, slope = jax.value_and_grad(
+        lambda z: jnp.sum(dynamics.margin(z, np.array([0, 0, 2])) * np.array([1, 0, 1]))
+    )(logits)
+    np.testing.assert_allclose(value, 0.0)
+    np.testing.assert_array_equal(slope, [[1, 0, -1], [0, 0, 0], [-1, 0, 1]])
+    np.testing.assert_allclose(dynamics.margin(logits[1:2], np.array([0])), [1e30])
+    np.testing.assert_allclose(dynamics.margin(logits[1:2], np.array([1])), [-1e30])
+
+
+def test_states_are_float32_under_x64_and_stay_what_they_are():
+    with jax.enable_x64(True):
+        logits, labels, ids = np.eye(3), np.arange(3), np.arange(3)
+        for init, update in (
+            (dynamics.aum_init, dynamics.aum_update),
+            (dynamics.datamap_init, dynamics.datamap_update),
+        ):
+            state = init(3)
+            chex.assert_type(jax.tree.leaves(state), jnp.float32)
+            chex.assert_type(jax.tree.leaves(update(state, ids, logits, labels)), jnp.float32)
+            wide = jax.tree.map(lambda x: x.astype(jnp.float64), state)
+            chex.assert_type(jax.tree.leaves(update(wide, ids, logits, labels)), jnp.float64)
+
+
+def test_no_examples():
+    for call in (
+        lambda: dynamics.aum_init(0),
+        lambda: dynamics.datamap_init(0),
+        lambda: dynamics.margin(np.zeros((0, 3)), np.zeros(0, int)),
+        lambda: dynamics.median_split(np.zeros(0)),
+    ):
+        with pytest.raises(ValueError, match="n = 0"):
+            call()

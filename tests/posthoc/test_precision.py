@@ -35,6 +35,9 @@ LOSSES = {
     "adafocal": lambda z: losses.adafocal(z, LABELS, STATE),
     "adafocal_init": lambda z: losses.adafocal_init(),
     "adafocal_update": lambda z: losses.adafocal_update(STATE, jax.nn.softmax(z)[:, 0], CORRECT),
+    "adafocal_trajectory": lambda z: losses.adafocal_trajectory(
+        STATE, jax.nn.softmax(z)[None, :, 0], CORRECT[None]
+    ),
     "calfocal": lambda z: losses.calfocal(z, LABELS, BINS, lam=1.0, per_sample=True),
     "distillation": lambda z: losses.distillation(z, z, LABELS, weight=0.5),
     "focal": lambda z: losses.focal(z, SOFT, 2.0),

@@ -1,5 +1,8 @@
 """Temperature scaling: the NLL optimum against scipy, the papers' ECE grids against plain loops."""
 
+import math
+
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -137,21 +140,111 @@ def test_any_data_gives_a_positive_finite_temperature_no_worse_than_one(logits, 
     t = float(posthoc.Temperature.fit(logits, labels).temperature)
     assert np.isfinite(t)
     assert t > 0
+    if np.all(logits.max(1) == logits[np.arange(12), labels]):
+        return  # all right: the likelihood is a smoothed one, see below
     # Relative to the size of the loss: float32 log-sum-exp of logits of 60.
     before = nll(logits, labels)
     assert nll(logits, labels, t) <= before + 1e-5 * (1 + before)
 
 
 @pytest.mark.parametrize("size", [1e-3, 1.0, 30.0, 1e4])
-def test_separable_data(size):
+def test_all_predictions_right(size):
+    """Of 40 right predictions one in 42 is taken to be wrong: with three equal runners-up
+    `3 x / (1 + 3 x) = 1 / 42` for `x = exp(-2 size / T)`, so T = 2 size / log(123)."""
     labels = np.arange(40) % 4
     logits = np.where(np.eye(4)[labels] == 1, size, -size).astype(np.float32)
     calibrator = posthoc.Temperature.fit(logits, labels)
-    t = float(calibrator.temperature)
-    assert np.isfinite(t)
-    assert t > 0
-    assert nll(logits, labels, t) < 1e-6  # the limit T -> 0 is right, and within the bracket
-    assert np.all(np.isfinite(calibrator(logits)))
+    np.testing.assert_allclose(calibrator.temperature, 2 * size / math.log(123), rtol=1e-5)
+    np.testing.assert_allclose(calibrator(logits).max(1), 41 / 42, rtol=1e-5)
+
+
+def smoothed_temperature(logits, labels, weights):
+    """In float64: the least of the likelihood with 1 / (total weight + 2) on the runner-up."""
+    logits = np.asarray(logits, np.float64)
+    rows = np.arange(len(labels))
+    runner_up = np.where(np.arange(logits.shape[1]) == labels[:, None], -np.inf, logits).argmax(1)
+    wrong = 1 / (weights.sum() + 2)
+
+    def loss(log_t):
+        logp = log_softmax(logits / np.exp(log_t), axis=1)
+        each = (1 - wrong) * logp[rows, labels] + wrong * logp[rows, runner_up]
+        return -np.average(each, weights=weights)
+
+    found = minimize_scalar(loss, bounds=(-8, 8), method="bounded", options={"xatol": 1e-10})
+    return np.exp(found.x)
+
+
+@pytest.mark.parametrize("k", [2, 7])
+@pytest.mark.parametrize("scale", [0.1, 3.0])
+def test_all_predictions_right_against_a_smoothed_likelihood(k, scale):
+    logits, _ = make_data(11, n=200, k=k, scale=scale)
+    labels = logits.argmax(1)
+    weights = np.random.default_rng(0).uniform(0.2, 3.0, 200).astype(np.float32)
+    for w in (None, weights):
+        got = posthoc.Temperature.fit(logits, labels, weights=w).temperature
+        want = smoothed_temperature(logits, labels, np.ones(200) if w is None else w)
+        np.testing.assert_allclose(got, want, rtol=1e-4)
+    # One wrong prediction, and the plain likelihood has a least value of its own.
+    labels[3] = logits[3].argmin()
+    got = posthoc.Temperature.fit(logits, labels).temperature
+    np.testing.assert_allclose(got, best_temperature(logits, labels), rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["EnsembleTemperature", "FocalTemperature"])
+def test_others_take_that_temperature_where_all_predictions_are_right(name):
+    logits, _ = make_data(12, scale=0.5)
+    labels = logits.argmax(1)
+    plain = posthoc.Temperature.fit(logits, labels)
+    other = getattr(posthoc, name).fit(logits, labels)
+    chex.assert_trees_all_close(other.temperature, plain.temperature, rtol=1e-6)
+    chex.assert_trees_all_close(other(logits), plain(logits), atol=1e-5)
+
+
+def test_logits_that_are_all_equal_have_temperature_one():
+    calibrator = posthoc.Temperature.fit(np.full((5, 3), 2.0), np.arange(5) % 3)
+    assert float(calibrator.temperature) == 1.0
+
+
+@pytest.mark.parametrize("name", ["Temperature", "EnsembleTemperature", "FocalTemperature"])
+@pytest.mark.parametrize("scale", [0.01, 5.0])
+def test_shuffled_labels_give_a_bounded_temperature_that_moves_no_prediction(name, scale):
+    rng = np.random.default_rng(0)
+    logits = (scale * rng.normal(size=(4000, 10))).astype(np.float32)
+    # Labels below what chance would give: no finite temperature is best.
+    labels = np.where(rng.random(4000) < 0.3, logits.argmin(1), rng.integers(0, 10, 4000))
+    calibrator = getattr(posthoc, name).fit(logits, labels)
+    two = np.sort(logits.astype(np.float64), axis=1)[:, -2:]
+    typical_gap = np.exp(np.mean(np.log(two[:, 1] - two[:, 0])))
+    bound = 1000 * max(1.0, typical_gap)
+    if name == "Temperature":
+        np.testing.assert_allclose(calibrator.temperature, bound, rtol=1e-4)
+    assert float(calibrator.temperature) <= 1001 * bound
+    chex.assert_tree_all_finite(calibrator)
+    probs = np.asarray(calibrator(logits))
+    np.testing.assert_array_equal(probs.argmax(1), logits.argmax(1))
+    np.testing.assert_allclose(probs.sum(1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [1e4, 1e6, 1e8, 1e30])
+def test_no_temperature_moves_a_prediction(temperature):
+    """In float32 nearly all probabilities tie; the first of them would win."""
+    logits, _ = make_data(13, n=2000, k=10)
+    logits[::3] = np.round(logits[::3])  # ties between the logits themselves: the first wins
+    for calibrator in (
+        posthoc.Temperature(jnp.float32(temperature)),
+        posthoc.FocalTemperature(jnp.float32(temperature), jnp.float32(2.0)),
+        posthoc.EnsembleTemperature(jnp.float32(temperature), jnp.array([0.9, 0.0, 0.1])),
+    ):
+        probs = np.asarray(calibrator(logits))
+        np.testing.assert_array_equal(probs.argmax(1), logits.argmax(1))
+        np.testing.assert_allclose(probs, 0.1, rtol=2e-3)
+
+
+def test_the_slope_of_a_probability_that_ties_is_that_of_the_softmax():
+    logits = jnp.array([[0.1, 0.3, 0.2]])
+    calibrator = posthoc.Temperature(jnp.float32(1e8))
+    slope = jax.grad(lambda z: calibrator(z)[0, 0])(logits)
+    np.testing.assert_allclose(slope, [[2 / 9e8, -1 / 9e8, -1 / 9e8]], rtol=1e-4)
 
 
 @pytest.mark.parametrize("size", [1e-3, 1.0, 30.0, 1e4])

@@ -246,3 +246,60 @@ def test_shape_errors():
         targets.mix(np.ones((3, 2)), np.ones((3, 2)), np.ones(2))
     with pytest.raises(ValueError, match="labels"):  # soft labels of another K
         targets.one_hot(np.ones((3, 2)), 3)
+
+
+@pytest.mark.parametrize("wrong", [-1, 4])
+@pytest.mark.parametrize("name", sorted(set(CALLS) - {"autolabel_mixup"}))
+def test_an_invalid_label_has_a_nan_target(name, wrong):
+    got = CALLS[name](np.array([0, wrong, 3]), np.array([0.2, 0.9, 0.4]))
+    np.testing.assert_array_equal(np.isnan(got).all(1), [False, True, False])
+    np.testing.assert_array_equal(np.isnan(got).any(1), [False, True, False])
+
+
+@pytest.mark.parametrize("wrong", [-1, 4])
+def test_either_label_of_a_mixed_pair_may_be_invalid(wrong):
+    labels, bad = np.array([0, 1, 3]), np.array([2, wrong, 3])
+    for minor, major in ((labels, bad), (bad, labels)):
+        got = targets.autolabel_mixup(minor, major, 0.25, 0.6, 4)
+        np.testing.assert_array_equal(np.isnan(got).all(1), [False, True, False])
+        np.testing.assert_array_equal(np.isnan(got).any(1), [False, True, False])
+
+
+def test_classes_beyond_the_range_of_the_labels_type():
+    got = targets.one_hot(np.array([3, 200], np.uint8), 500)
+    np.testing.assert_array_equal(np.argmax(got, 1), [3, 200])
+    np.testing.assert_array_equal(np.sum(got, 1), [1, 1])
+
+
+def test_smooth_soft_labels():
+    # K = 3, s = .3 on (1/2, 1/2, 0). others: .7 y + .3 (1 - y) / 2; all: .7 y + .1
+    y = np.array([[0.5, 0.5, 0.0]])
+    np.testing.assert_allclose(targets.smooth(y, 3, 0.3), [[0.425, 0.425, 0.15]], rtol=1e-6)
+    np.testing.assert_allclose(targets.smooth(y, 3, 0.3, "all"), [[0.45, 0.45, 0.1]], rtol=1e-6)
+
+
+def test_float64_under_x64():
+    with jax.enable_x64(True):
+        labels, value = np.array([0, 1]), np.array([0.1, 0.7])
+        assert targets.one_hot(labels, 3).dtype == jnp.float32
+        assert targets.smooth(labels, 3, 0.1).dtype == jnp.float32
+        for got in (
+            targets.one_hot(np.eye(3), 3),
+            targets.smooth(labels, 3, value),
+            targets.autolabel(labels, value, 3),
+            targets.autolabel_mixup(labels, labels, value / 2, value, 3),
+            targets.ccat(labels, value, 1.0, 3),
+            targets.mix(np.eye(2), np.ones((2, 2)), np.float32([0.1, 0.2])),
+            targets.autolabel_update(value, value, value, value, 0.1),
+        ):
+            assert got.dtype == jnp.float64
+        # In float64 throughout: 0.3 on each of two others is exact to 16 digits.
+        got = targets.autolabel(labels, np.array([0.4, 0.7]), 3)
+        np.testing.assert_allclose(got, [[0.4, 0.3, 0.3], [0.15, 0.7, 0.15]], rtol=1e-15)
+
+
+def test_no_examples():
+    with pytest.raises(ValueError, match="n = 0"):
+        targets.one_hot(np.zeros(0, int), 3)
+    with pytest.raises(ValueError, match="n = 0"):
+        targets.mix(np.zeros((0, 3)), np.zeros((0, 3)), 0.5)
