@@ -3,6 +3,7 @@
 from calib_jax.augment._corrupt import CORRUPTIONS as CORRUPTIONS
 from calib_jax.augment._corrupt import corrupt as corrupt
 from calib_jax.augment._ops import OPS as OPS
+from calib_jax.augment._partners import gradient_saliency as gradient_saliency
 from calib_jax.augment._partners import partners as partners
 from calib_jax.augment._partners import saliency as saliency
 from calib_jax.augment._pgd import pgd as pgd
