@@ -103,18 +103,21 @@ def ccat(
     eps: float = 0.01,
     steps: int = 10,
     rho: float = 10.0,
+    own_radius: bool = False,
     objective: Objective | str = "cross_entropy",
 ) -> Method:
     """Confidence-calibrated adversarial training: half clean, half adversarial with fading labels.
 
     Paper: radii from U(0, eps), and labels that are uniform at the example's own radius, which an attack
-    nearly always reaches. Here: uniform at the largest radius, so that labels fade with the distance;
-    the attack is against cross entropy, like that of the other methods.
+    nearly always reaches. Here: uniform at the largest radius, so that labels fade with the distance,
+    or with `own_radius` as in the paper; the attack is against cross entropy, like that of the other
+    methods.
 
     Args:
       eps: largest radius.
       steps: see `adversarial`.
       rho: how early the label lets go.
+      own_radius: labels are uniform at the radius drawn for the example, not at `eps`.
       objective: must take soft labels.
     """
     inner = as_objective(objective)
@@ -132,7 +135,10 @@ def ccat(
         inputs = {**batch.inputs, "image": images.at[1::2].set(found)}
         logits, network = apply(params, inputs, network_key)
         far = jnp.zeros(images.shape[0]).at[1::2].set(distance)
-        target = targets.ccat(batch.labels, far, eps, logits.shape[-1], rho)
+        uniform_at = jnp.full(images.shape[0], eps)
+        if own_radius:
+            uniform_at = uniform_at.at[1::2].set(radii)
+        target = targets.ccat(batch.labels, far, uniform_at, logits.shape[-1], rho)
         return batch_loss(inner, logits, target, state, batch.weights), Aux(logits, network)
 
     return supervised(inner)._replace(loss=loss)
