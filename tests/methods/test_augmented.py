@@ -44,6 +44,18 @@ def test_augmented_images_keep_their_labels(name: str, objective: str) -> None:
     assert value == pytest.approx(float(losses.cross_entropy(logits, y).mean()), rel=1e-4)
 
 
+@pytest.mark.parametrize("name", ["randaug", "augmix", "adversarial"])
+def test_labels_may_be_smoothed_over_all_classes(name: str) -> None:
+    options = {"eps": 0.05, "steps": 2} if name == "adversarial" else {}
+    value, aux = _loss(name, smoothing=0.2, **options)
+    logits = np.asarray(_apply(1.0, {"image": aux.network["images"]})[0], np.float64)
+    soft = 0.8 * np.eye(K)[LABELS] + 0.2 / K
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    assert value == pytest.approx(-(soft * log_p).sum(-1).mean(), rel=1e-4)
+    with pytest.raises(ValueError, match="smoothing=2: expected 0 to 1"):
+        methods.create(name, smoothing=2)
+
+
 def test_adversarial_training_goes_to_the_radius_or_to_many() -> None:
     before = float(losses.cross_entropy(_apply(1.0, BATCH.inputs)[0], LABELS).mean())
     value, aux = _loss("adversarial", eps=0.05, steps=3)
