@@ -41,11 +41,10 @@ def make_trainer(
     workers: int = 0,
     **options: Any,
 ) -> train.Trainer:
-    """The runner's trainer with SGD; `batch` rows a step, also where a method has two groups."""
+    """The runner's trainer with SGD; `batch` rows a step, those of two groups together."""
     chosen = methods.create(method, **options)
     n = len(train_set)
     handed = {name: make(n) for name, make in _HANDED.items()}
-    parts = len(chosen.groups(methods.Info(n, CLASSES, handed))) or 1
     schedule = train.make_schedule("constant", 0.01, total_steps=1)
     return train.Trainer(
         train.Network(models.create(model, CLASSES)),
@@ -53,7 +52,7 @@ def make_trainer(
         lambda *_: train.make_optimizer("sgd", schedule, weight_decay=5e-4),
         train_set,
         train_set.take(np.arange(batch)),
-        train.Setup(batch // parts, epochs=1, eval_batch_size=batch, workers=workers),
+        train.Setup(batch, epochs=1, eval_batch_size=batch, workers=workers),
         handed=handed,
     )
 

@@ -27,7 +27,7 @@ def cases(quick: bool) -> Iterator[Case]:
         Contestant("cross entropy", lambda: _step("cross_entropy", rows, layers, length)),
         [
             Contestant(
-                "AUM mixup", lambda: _step("aum_mixup", half, layers, length),
+                "AUM mixup", lambda: _step("aum_mixup", rows, layers, length),
                 compared=False, at_most=1.05,
             ),
             Contestant(
@@ -98,8 +98,7 @@ def _trainer(method: str, batch: int, layers: int, texts: data.Dataset) -> train
 
 
 def _step(method: str, batch: int, layers: int, length: int) -> Call:
-    texts = _texts(batch * (2 if method == "aum_mixup" else 1), length)
-    trainer = _trainer(method, batch, layers, texts)
+    trainer = _trainer(method, batch, layers, _texts(batch, length))
     state, key = trainer.init(0), jax.random.key(0)
     piece = next(trainer.train.pieces(trainer.train.shuffled(0, 0), 0, 1))
 

@@ -128,7 +128,7 @@ def _compile(method: str, sharding: str, devices: int) -> Any:
         lambda *_: train.make_optimizer("adamw", schedule),
         texts,
         texts,
-        train.Setup(devices, epochs=1, sharding=sharding),
+        train.Setup(len(ids), epochs=1, sharding=sharding),
         handed={"aum": np.arange(len(texts), dtype=np.float32)},
     )
     batch = _ROWS * devices

@@ -125,15 +125,78 @@ def test_dry_run(path, network, fake_data, monkeypatch, tmp_path) -> None:
         assert config.calibrate[0] == "temperature_ece_mass"
     if "aum_mixup" in str(path.parent.name):
         assert len(names.split(",")) == 8
-        # A recording phase, then a step of a batch of each half.
+        # A recording phase, then a step of a batch, half of each half.
         batch = config.train.batch_size
         assert re.search(rf"all, records: 3 steps of {batch};", shown)
-        assert re.search(rf"aum_mixup_ls: 3 steps of {2 * batch};", shown)
+        assert re.search(rf"aum_mixup_ls: 3 steps of {batch};", shown)
     if "autolabel" in str(path.parent.name):
         assert "cross_entropy" in names
         assert shown.count("MB for the gradient") == len(config.method.name.split(","))
     docstring = path.read_text().split('"""')[1]
     assert f"--config {path.relative_to(ROOT)}" in docstring
+
+
+@pytest.mark.parametrize("name", ["snli", "qqp", "swag"])
+@pytest.mark.parametrize("network", ["bert", "roberta"])
+def test_ablations_are_the_smoothed_row_without_one_part(name: str, network: str) -> None:
+    """Table 3's reference row is table 1's with label smoothing."""
+    config = _load(ROOT / "configs" / "aum_mixup" / f"{name}.py").get_config(network)
+    variants = {key: dict(value) for key, value in config.method.variants.items()}
+    reference = variants["aum_mixup_ls"]
+    assert reference["smoothing"] > 0
+    left_out = {
+        "no_aum": {"categorise": "random"},
+        "no_saliency": {"partners": "random"},
+        "no_similar": {"similar": 0.0},
+        "no_dissimilar": {"dissimilar": 0.0},
+    }
+    for variant, change in left_out.items():
+        assert variants[variant] == reference | change
+    assert config.method.aum_mixup.batch_split == "halves"
+    assert build_method(config, "aum_mixup_ls").batch_split == "halves"
+    assert build_method(config, "aum_mixup_each").batch_split == "each"
+
+
+@pytest.mark.parametrize("radius", ["0.01", "0.03", "0.1"])
+def test_adversarial_configs_have_their_radius_everywhere(radius: str) -> None:
+    get_config = _load(ROOT / "configs" / "autolabel" / "adversarial.py").get_config
+    config = get_config(f"cifar100:{radius}")
+    radii = {config.method[name].eps for name in ("adversarial", "ccat", "adversarial_autolabel")}
+    assert radii == {float(radius)}
+    assert (config.data.name, config.robustness.attack_eps) == ("cifar100", 0.03)
+    swept = [0.02] if radius == "0.01" else [0.1, 0.2, 0.3]
+    names = [n for n in config.method.name.split(",") if n.startswith("adversarial_ls")]
+    assert [config.method.variants[n]["smoothing"] for n in names] == swept
+    assert get_config("cifar100").to_dict() == get_config("cifar100:0.01").to_dict()
+    for text, message in [
+        ("cifar10:one", "radius 'one': expected more than 0 and less than 1, such as 0.01"),
+        ("cifar10:8", "radius '8': expected more than 0"),
+        ("cifar11:0.01", "data 'cifar11': expected one of cifar10, cifar100"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            get_config(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "published"),
+    [("cifar", "cifar10", 0.02), ("cifar", "cifar100", 0.02), ("imagenet", "25", 0.01)],
+)
+def test_autolabel_configs_sweep_label_smoothing(
+    name: str, argument: str, published: float
+) -> None:
+    config = _load(ROOT / "configs" / "autolabel" / f"{name}.py").get_config(argument)
+    for method in ("randaug", "augmix"):
+        swept = [config.method.variants[f"{method}_ls_{i:02d}"]["smoothing"] for i in range(1, 11)]
+        np.testing.assert_allclose(swept, np.arange(1, 11) / 100)
+        assert config.method.variants[f"{method}_ls"]["smoothing"] == published
+    # With a gap of 5 points from the first epoch to the last, as eq. 1 has it after every epoch.
+    options = config.method.randaug_autolabel
+    steps, rest = divmod(config.train.epochs, options.update_every)
+    assert rest == 0
+    moved = steps * options.update_every * options.alpha * 0.05
+    assert 1 - moved == pytest.approx(0.90 if name == "cifar" else 0.91)
+    if name == "imagenet":
+        assert config.data.num_train == 1_231_167 // 4
 
 
 # Table 7 of the paper on Sim-MixUp and calibrated self-distillation, and its section on fine-tuning.

@@ -77,8 +77,14 @@ CASES: dict[str, tuple[Any, ...]] = {
     "augment.augmix": (augment.augmix, KEY, IMAGES),
     "augment.augmix chains": (functools.partial(augment.augmix, chains=3), KEY, UNIT),
     "augment.flip": (augment.flip, KEY, IMAGES),
+    "augment.gradient_saliency": (
+        functools.partial(augment.gradient_saliency, losses.cross_entropy), LOGITS, LABELS,
+    ),
     "augment.pad_crop": (functools.partial(augment.pad_crop, padding=2), KEY, IMAGES),
     "augment.partners": (augment.partners, floats(2, 6), floats(N, 6)),
+    "augment.partners at random": (
+        lambda key, *a: augment.partners(*a, key=key, eps=1e-6), KEY, floats(2, 6), floats(N, 6),
+    ),
     "augment.pgd_start": (functools.partial(augment.pgd_start, eps=0.1), KEY, UNIT),
     "augment.pgd_step": (
         functools.partial(augment.pgd_step, image_loss, eps=0.1), UNIT, UNIT, TWO

@@ -1,9 +1,11 @@
 """Data sets: readers of the publishers' own files, tokenisation, streams."""
 
 from calib_jax.data._batches import Plan as Plan
+from calib_jax.data._batches import epoch_counts as epoch_counts
 from calib_jax.data._batches import in_order as in_order
 from calib_jax.data._batches import make_buckets as make_buckets
 from calib_jax.data._batches import shuffled as shuffled
+from calib_jax.data._batches import split_batch as split_batch
 from calib_jax.data._batches import steps_per_epoch as steps_per_epoch
 from calib_jax.data._dataset import Dataset as Dataset
 from calib_jax.data._load import NAMES as NAMES

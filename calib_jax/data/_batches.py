@@ -10,6 +10,9 @@ _POOL = (
 )
 
 
+BATCH_SPLITS = ("halves", "each")
+
+
 class Plan(NamedTuple):
     """The batches of one pass over a set.
 
@@ -29,9 +32,52 @@ def steps_per_epoch(num_examples: int, batch_size: int) -> int:
     return -(-num_examples // batch_size)
 
 
+def split_batch(batch_size: int, num_groups: int, batch_split: str) -> tuple[int, ...]:
+    """Return the rows that a step has of each group.
+
+    Args:
+      batch_size: of all devices together.
+      num_groups: that a step draws from.
+      batch_split: `'halves'`, the batch is divided between the groups, the first ones having a row
+        more each where their number does not divide it; or `'each'`, a whole batch of each group.
+
+    >>> split_batch(16, 2, "halves"), split_batch(16, 3, "halves"), split_batch(16, 2, "each")
+    ((8, 8), (6, 5, 5), (16, 16))
+    """
+    if batch_split not in BATCH_SPLITS:
+        raise ValueError(f"batch_split={batch_split!r}: expected one of {', '.join(BATCH_SPLITS)}")
+    if batch_split == "each":
+        return (batch_size,) * num_groups
+    if batch_size < num_groups:
+        raise ValueError(
+            f"batch_size={batch_size}: expected at least {num_groups}, a row of each group"
+        )
+    rows, more = divmod(batch_size, num_groups)
+    return tuple(rows + (i < more) for i in range(num_groups))
+
+
+def epoch_counts(
+    lengths: Sequence[int], sizes: Sequence[int], count: int = 0
+) -> tuple[int, list[int]]:
+    """Return the steps of an epoch, and how many rows of each group count in it.
+
+    The group that takes longest is gone through once; of every other as many rows count in a step.
+
+    Args:
+      lengths: examples of each group.
+      sizes: rows of a step from each group.
+      count: so many examples of the first group instead.
+    """
+    longest, size = count, sizes[0]
+    if not count:
+        longest, size = max(zip(lengths, sizes, strict=True), key=lambda pair: pair[0] / pair[1])
+    steps = steps_per_epoch(longest, size)
+    return steps, [min(steps * rows, -(-longest * rows // size)) for rows in sizes]
+
+
 def shuffled(
     groups: Sequence[np.ndarray],
-    batch_size: int,
+    batch_size: int | Sequence[int],
     *,
     seed: int,
     epoch: int,
@@ -41,30 +87,31 @@ def shuffled(
 ) -> Plan:
     """Every example of the largest group once, in an order that depends on seed and epoch only.
 
-    A step has a batch of each group, one after the other; smaller groups begin again when they are
+    A step has rows of each group, one group after the other; smaller groups begin again when they are
     through.
 
     Args:
       groups: positions in the set; for ordinary training one group, of all.
-      batch_size: rows of a step from each group, of all devices together.
+      batch_size: rows of a step from each group, of all devices together: one number, or one for
+        each as `split_batch` gives them.
       seed: of the run.
       epoch: counted from 0.
       lengths: number of tokens of each example. Batches are then made of examples of similar length,
         and those of the groups that meet in a step are about equally long.
       buckets: the lengths that batches may have, ascending, the last at least the longest example's.
-      count: so many examples of each group instead; others of a larger one in every epoch.
+      count: so many examples of the first group instead; others of a larger one in every epoch.
     """
     rng = np.random.default_rng([seed, epoch])
-    count = count or max(map(len, groups))
-    places = batch_size * steps_per_epoch(count, batch_size)
+    sizes = [batch_size] * len(groups) if isinstance(batch_size, int) else batch_size
+    steps, counts = epoch_counts([len(group) for group in groups], sizes, count)
     plans = []
-    for group in groups:
-        order = group[rng.permutation(len(group))][:places]
+    for group, size, counted in zip(groups, sizes, counts, strict=True):
+        order = group[rng.permutation(len(group))][: size * steps]
         if lengths is not None:
-            pool = _POOL * batch_size
+            pool = _POOL * size
             parts = [order[i : i + pool] for i in range(0, len(order), pool)]
             order = np.concatenate([p[np.argsort(lengths[p], kind="stable")] for p in parts])
-        plans.append(_cut(order, batch_size, count))
+        plans.append(_cut(order, size, counted))
     plan = Plan(*(np.concatenate(parts, axis=1) for parts in zip(*plans, strict=True)))
     if lengths is None:
         return plan

@@ -5,7 +5,7 @@ Training and validation agree on the buckets: of distances in (0, 1] bucket n of
 Paper: validation draws from U(n / N, (n + 1) / N), one bucket beside the one that training means.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +13,8 @@ import jax.numpy as jnp
 
 from calib_jax import augment, losses, targets
 from calib_jax.methods._base import Batch
+
+_NO_MAGNITUDE = ("autocontrast", "equalize")  # operations that are the same at every magnitude
 
 Drawn = Any  # what was drawn for each example, a pytree of arrays `[batch]`
 
@@ -28,6 +30,8 @@ class Augmentation(NamedTuple):
       change: `(apply, params, batch, drawn, key) -> images`
       target: `(labels, drawn, confidence, num_classes) -> [batch, num_classes]`, given the label
         confidence of each example's bucket.
+      same_as: for each bucket the first that changes images in the same way `[buckets]`, which is
+        evaluated for all of them; empty if no two do.
     """
 
     shape: tuple[int, ...]
@@ -40,6 +44,7 @@ class Augmentation(NamedTuple):
             labels, confidence, num_classes
         )
     )
+    same_as: Sequence[int] = ()
 
 
 def bucket_of(distance: jax.Array, number: int) -> jax.Array:
@@ -77,7 +82,19 @@ def randaug(max_magnitude: int, ops: str) -> Augmentation:
         op = jnp.asarray(numbers)[op]
         return augment.randaug(key, images_of(batch), magnitude + 1, op)
 
-    return Augmentation(shape, draw, lambda _, n, b: jnp.full((n,), b), lambda drawn: drawn, change)
+    same_as = [
+        max_magnitude * i + (0 if name in _NO_MAGNITUDE else magnitude)
+        for i, name in enumerate(names)
+        for magnitude in range(max_magnitude)
+    ]
+    return Augmentation(
+        shape,
+        draw,
+        lambda _, n, b: jnp.full((n,), b),
+        lambda drawn: drawn,
+        change,
+        same_as=same_as,
+    )
 
 
 def augmix(magnitude: float, num_buckets: int) -> Augmentation:

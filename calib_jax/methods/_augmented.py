@@ -22,36 +22,55 @@ from calib_jax.methods._objectives import Objective, as_objective
 from calib_jax.methods._supervised import batch_loss, supervised
 
 
-def augmented(augmentation: Augmentation, objective: Objective | str) -> Method:
-    """Trains on augmented images only, with the labels of the originals."""
+def augmented(
+    augmentation: Augmentation, objective: Objective | str, smoothing: float = 0.0
+) -> Method:
+    """Trains on augmented images only, with the labels of the originals.
+
+    Args:
+      augmentation: of the images.
+      objective: of `OBJECTIVES`; with `smoothing` it must take soft labels.
+      smoothing: of the labels, over all classes; 0 for none.
+    """
+    if not 0 <= smoothing <= 1:
+        raise ValueError(f"smoothing={smoothing}: expected 0 to 1")
     inner = as_objective(objective)
 
     def loss(
         apply: Any, params: Any, state: State, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
         logits, network, _ = forward(augmentation, apply, params, batch, key)
-        value = batch_loss(inner, logits, batch.labels, state, batch.weights)
+        labels = batch.labels
+        if smoothing:
+            labels = targets.smooth(labels, logits.shape[-1], smoothing, "all")
+        value = batch_loss(inner, logits, labels, state, batch.weights)
         return value, Aux(logits, network)
 
     return supervised(inner)._replace(loss=loss)
 
 
 def randaug(
-    max_magnitude: int = 10, ops: str = "all", objective: Objective | str = "cross_entropy"
+    max_magnitude: int = 10,
+    ops: str = "all",
+    smoothing: float = 0.0,
+    objective: Objective | str = "cross_entropy",
 ) -> Method:
     """One random operation at a random magnitude up to `max_magnitude`.
 
     Args:
       max_magnitude: 1 to 10.
       ops: names of `augment.OPS`, separated by commas, or `'all'`.
+      smoothing: of the labels, over all classes.
       objective: of `OBJECTIVES`.
     """
-    return augmented(_augmentations.randaug(max_magnitude, ops), objective)
+    return augmented(_augmentations.randaug(max_magnitude, ops), objective, smoothing)
 
 
-def augmix(magnitude: float = 3.0, objective: Objective | str = "cross_entropy") -> Method:
-    """One chain of operations, mixed with the original; see `augment.augmix`."""
-    return augmented(_augmentations.augmix(magnitude, 1), objective)
+def augmix(
+    magnitude: float = 3.0, smoothing: float = 0.0, objective: Objective | str = "cross_entropy"
+) -> Method:
+    """One chain of operations, mixed with the original; see `augment.augmix`, and `randaug`."""
+    return augmented(_augmentations.augmix(magnitude, 1), objective, smoothing)
 
 
 def augmix_jsd(
@@ -86,6 +105,7 @@ def adversarial(
     eps: float = 0.01,
     steps: int = 10,
     multiple: bool = False,
+    smoothing: float = 0.0,
     objective: Objective | str = "cross_entropy",
 ) -> Method:
     """Adversarial training: on PGD examples only, found against the network in evaluation mode.
@@ -94,27 +114,32 @@ def adversarial(
       eps: radius in the L∞ norm, for pixels in [0, 1].
       steps: of a quarter of the radius.
       multiple: radii from U(0, eps) and not all `eps`.
+      smoothing: of the labels, over all classes.
       objective: of `OBJECTIVES`; the attack itself is against cross entropy.
     """
-    return augmented(_augmentations.adversarial(eps, steps, 1, fixed=not multiple), objective)
+    radii = _augmentations.adversarial(eps, steps, 1, fixed=not multiple)
+    return augmented(radii, objective, smoothing)
 
 
 def ccat(
     eps: float = 0.01,
     steps: int = 10,
     rho: float = 10.0,
+    own_radius: bool = False,
     objective: Objective | str = "cross_entropy",
 ) -> Method:
     """Confidence-calibrated adversarial training: half clean, half adversarial with fading labels.
 
     Paper: radii from U(0, eps), and labels that are uniform at the example's own radius, which an attack
-    nearly always reaches. Here: uniform at the largest radius, so that labels fade with the distance;
-    the attack is against cross entropy, like that of the other methods.
+    nearly always reaches. Here: uniform at the largest radius, so that labels fade with the distance,
+    or with `own_radius` as in the paper; the attack is against cross entropy, like that of the other
+    methods.
 
     Args:
       eps: largest radius.
       steps: see `adversarial`.
       rho: how early the label lets go.
+      own_radius: labels are uniform at the radius drawn for the example, not at `eps`.
       objective: must take soft labels.
     """
     inner = as_objective(objective)
@@ -132,7 +157,10 @@ def ccat(
         inputs = {**batch.inputs, "image": images.at[1::2].set(found)}
         logits, network = apply(params, inputs, network_key)
         far = jnp.zeros(images.shape[0]).at[1::2].set(distance)
-        target = targets.ccat(batch.labels, far, eps, logits.shape[-1], rho)
+        uniform_at = jnp.full(images.shape[0], eps)
+        if own_radius:
+            uniform_at = uniform_at.at[1::2].set(radii)
+        target = targets.ccat(batch.labels, far, uniform_at, logits.shape[-1], rho)
         return batch_loss(inner, logits, target, state, batch.weights), Aux(logits, network)
 
     return supervised(inner)._replace(loss=loss)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calib_jax import metrics, targets
 from calib_jax.methods import _augmentations
@@ -47,20 +48,33 @@ def autolabel(
     """Trains on augmented images only, with labels as sure as the table says.
 
     After a validation pass every bucket is evaluated on the validation set augmented in the same way,
-    with randomness of its own, and its label confidence moves by eq. 1: down where the network is
-    over-confident.
+    with randomness of its own, and its label confidence c moves by eq. 1: down where the network is
+    over-confident. Buckets that change images in the same way are evaluated once.
+
+    Paper: a step of alpha after every epoch. Here: with `update_every` = n > 1 one step stands for those
+    of n validation passes and is n times as long,
+
+        c ← clip(c - n alpha ece sign(mean confidence - accuracy), accuracy, 1)
+
+    so that labels move as fast whatever n is: with a gap that stays the same they are the same after
+    any number of passes that n divides, for what clips n steps to an end also clips their sum to it.
 
     Args:
       augmentation: with its buckets.
       objective: must take soft labels; its own state follows the clean validation set.
-      alpha: step size.
+      alpha: step size of one validation pass, which is an epoch unless `evaluate_every` says otherwise.
       validation_subset: number of validation examples that the buckets are evaluated on; 0 for all.
       update_every: validation passes between two updates of the table.
+
+    References:
+      Qin, Wang, Lakshminarayanan, Chi and Beutel (2023), arXiv:2302.11188.
     """
     inner = as_objective(objective)
     if update_every < 1:
         raise ValueError(f"update_every={update_every}: expected at least 1")
     number = math.prod(augmentation.shape)
+    # Which buckets to evaluate, and which of these tells of each bucket.
+    evaluated, of_bucket = np.unique(augmentation.same_as or np.arange(number), return_inverse=True)
 
     def init(info: Info) -> AutoLabelState:
         nothing = jnp.zeros(number)
@@ -89,12 +103,13 @@ def autolabel(
 
     @jax.jit
     def step(state: AutoLabelState, sums: Any) -> AutoLabelState:
-        count, confidence, correct = sums
+        count, confidence, correct = (x[of_bucket] for x in sums)
         bins = metrics.BinStats(count, confidence, correct, jnp.linspace(0, 1, _BINS + 1))
         total = jnp.sum(bins.count, axis=-1)
         ece, accuracy = bins.ece(), jnp.sum(bins.correct, axis=-1) / total
         mean = jnp.sum(bins.confidence, axis=-1) / total
-        new = targets.autolabel_update(state.confidence, ece, mean, accuracy, alpha)
+        since = alpha * update_every  # the last update
+        new = targets.autolabel_update(state.confidence, ece, mean, accuracy, since)
         return state._replace(confidence=new, ece=ece, accuracy=accuracy, mean_confidence=mean)
 
     update = jax.jit(inner.update)
@@ -105,7 +120,7 @@ def autolabel(
         )
         if int(state.passes) % update_every:
             return state
-        buckets = jnp.arange(number), jax.random.split(key, number)
+        buckets = jnp.asarray(evaluated), jax.random.split(key, number)[evaluated]
         return step(state, evaluate(measure=measure, arguments=buckets, limit=validation_subset))
 
     @jax.jit

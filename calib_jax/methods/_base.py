@@ -11,6 +11,17 @@ State = Any  # a pytree of arrays
 Evaluate = Callable[..., Any]
 
 
+# Where the arrays come from that a method may need of an earlier training.
+_RECORDED = (
+    "of methods.records(state.method) after a training with methods.recorded(another method)"
+)
+_ORIGIN = {
+    "labels": "the labels of the training set",
+    "teacher_logits": "the logits of the training set [n, num_classes] by the teacher's network",
+    "teacher_temperature": "the temperature of the teacher, fitted on the validation set (1 for none)",
+}
+
+
 class Info(NamedTuple):
     """What a method's state may depend on.
 
@@ -19,12 +30,28 @@ class Info(NamedTuple):
       num_classes: of the labels.
       handed: arrays that earlier phases of the run handed over, such as `methods.records`.
       total_steps: of the training; not known yet when `groups` are asked for.
+      seed: of the training: of its initialization, order and noise.
     """
 
     num_examples: int
     num_classes: int
     handed: Mapping[str, np.ndarray] = MappingProxyType({})
     total_steps: int = 0
+    seed: int = 0
+
+    def artifact(self, name: str) -> np.ndarray:
+        """Return one of `handed`, or say where it comes from.
+
+        Raises:
+          ValueError: it was not handed over.
+        """
+        if name in self.handed:
+            return self.handed[name]
+        known = ", ".join(self.handed) or "nothing"
+        raise ValueError(
+            f"handed has {known}: expected {name!r}, {_ORIGIN.get(name, _RECORDED)}; give it to "
+            f"train.Trainer(..., handed={{{name!r}: ...}}), or experiment.run, which trains all phases"
+        )
 
 
 class Batch(NamedTuple):
@@ -80,8 +107,10 @@ class Method(NamedTuple):
         is another function in every call is compiled in every call.
       report: `(state, logits, labels) -> {name: array}`: what to log of the state, given the
         validation logits and labels it was last steered by.
-      groups: `(info) -> positions` of each group of training examples, if a step shall have a batch of
-        each, one after the other; empty for ordinary batches.
+      groups: `(info) -> positions` of each group of training examples, if a step shall have rows of
+        each, one after the other; empty for ordinary batches. May depend on the seed, their sizes not.
+      batch_split: `'halves'`: a batch is divided between the groups, so that an epoch has as many
+        updates as without groups; `'each'`: a step has a whole batch of each. See `data.split_batch`.
       epoch_of_first: an epoch is a pass over the first of the groups, not over the largest.
       wants_records: whether `info.handed` must have what `methods.records` keeps, from a training
         before this one.
@@ -98,6 +127,7 @@ class Method(NamedTuple):
     after_epoch: Callable[[State, Evaluate, jax.Array], State] = _keep
     report: Callable[[State, jax.Array, jax.Array], dict[str, jax.Array]] = lambda *_: {}
     groups: Callable[[Info], Sequence[np.ndarray]] = lambda info: ()
+    batch_split: str = "each"
     epoch_of_first: bool = False
     wants_records: bool = False
     taught_by: str = ""

@@ -19,6 +19,7 @@ _CHOICES = {
     "saliency": ("logits", "features", "embeddings"),
     "anchors": ("current", "stored"),
     "lam": ("step", "example"),
+    "batch_split": ("halves", "each"),
 }
 
 
@@ -62,11 +63,13 @@ def informed_mixup(
     saliency: str = "logits",
     anchors: str = "current",
     lam: str = "step",
+    clamp: float = 0.0,
+    batch_split: str = "halves",
     objective: Objective | str = "cross_entropy",
 ) -> Method:
     """Trains on examples and on their mixtures with the most and the least similar of the other category.
 
-    A step has a batch of easy and a batch of hard examples. Both go through the network once; the
+    A step has easy and hard examples, half of a batch each. Both go through the network once; the
     saliency of each example is compared with that of all in the other half; and the loss is
 
         (1 - similar - dissimilar) L(z, y) + similar L(z', y') + dissimilar L(z'', y'')
@@ -75,12 +78,15 @@ def informed_mixup(
     are mixed as logits: the last layer is an affine map, for which both are the same (with dropout right
     before it, mixing features each with its own units dropped).
 
-    With two classes the saliency of logits has one direction only, so that every candidate is as
-    similar as any other, and the one that is first in a random order is taken by all: choose
-    `saliency='features'` there.
+    Among candidates that are equally similar, each example takes one at random, for the nearest and for
+    the farthest independently. With two classes the saliency of logits has one direction only, so that
+    all candidates are: choose `saliency='features'` there.
 
     Paper: AUM above the median or not; here: equal halves, ties by position. Paper: stored saliency
-    (its published code), or current (its text); here: `anchors`.
+    (its published code), or current (its text); here: `anchors`. Paper: one batch size for all methods
+    (its text), or a whole batch of each half in a step, and half as many updates in an epoch (its
+    published code); here: `batch_split`. Paper: cosine (its text), or clamped (its published code), by
+    which the lengths of saliencies count where examples are confident; here: `clamp`.
 
     Args:
       categorise: what tells easy from hard: `'aum'`, the area under the margin; `'data_map'`, the mean
@@ -99,14 +105,22 @@ def informed_mixup(
       anchors: whether an example looks for partners with its `'current'` saliency, or with the one
         `'stored'` by the recording phase.
       lam: one per `'step'`, or one per `'example'`.
+      clamp: least product of two saliencies' lengths that their similarity is divided by, the slopes
+        being those of the mean over a half of the step; 0 for the cosine, 1e-6 as in the published code.
+      batch_split: `'halves'`: a step has one batch, half of it easy (with an odd batch size one more of
+        these than of the hard), and an epoch of halves as many updates as ordinary training; `'each'`:
+        a step has a batch of each.
       objective: the loss L; must take soft labels.
     """
     given = {"categorise": categorise, "partners": partners, "saliency": saliency}
-    for key, value in {**given, "anchors": anchors, "lam": lam}.items():
+    given |= {"anchors": anchors, "lam": lam, "batch_split": batch_split}
+    for key, value in given.items():
         if value not in _CHOICES[key]:
             raise ValueError(f"{key}={value!r}: expected one of {', '.join(_CHOICES[key])}")
     if min(similar, dissimilar) < 0 or similar + dissimilar > 1:
         raise ValueError(f"similar={similar}, dissimilar={dissimilar}: expected shares of 1")
+    if clamp < 0:
+        raise ValueError(f"clamp={clamp}: expected 0 for none, or more")
     if not 0 < share <= 0.5:
         raise ValueError(f"share={share}: expected more than 0 and at most 0.5")
     if saliency != "logits" and (partners == "bank" or anchors == "stored"):
@@ -124,9 +138,9 @@ def informed_mixup(
     def init(info: Info) -> Informed:
         state = Informed(inner.init(info))
         if anchors == "stored":
-            state = state._replace(stored=jnp.asarray(info.handed["logits"]))
+            state = state._replace(stored=jnp.asarray(info.artifact("logits")))
         if partners == "bank":
-            known = (jnp.asarray(info.handed[key]) for key in ("logits", "labels"))
+            known = (jnp.asarray(info.artifact(key)) for key in ("logits", "labels"))
             state = state._replace(bank=Bank(*known, *map(jnp.asarray, groups(info))))
         return state
 
@@ -149,9 +163,9 @@ def informed_mixup(
             if anchors == "stored":
                 seeking = augment.saliency(state.stored[batch.position], batch.labels)
             if partners == "bank":
-                found = _from_bank(pair_key, state.bank, seeking, smoothing)
+                found = _from_bank(pair_key, state.bank, seeking, smoothing, clamp)
             else:
-                found = _from_batch(pair_key, seeking, own, batch.weights, logits, labels)
+                found = _from_batch(pair_key, seeking, own, batch.weights, logits, labels, clamp)
 
         shape = () if lam == "step" else logits.shape[:1]
         ratio = jax.random.beta(lam_key, alpha, alpha, shape)
@@ -185,6 +199,7 @@ def informed_mixup(
         after_epoch,
         report=lambda state, *rest: plain.report(state.objective, *rest),
         groups=groups,
+        batch_split=batch_split,
         wants_records=categorise != "random" or needs_logits,
     )
 
@@ -193,25 +208,32 @@ def _categories(info: Info, categorise: str, share: float) -> tuple[np.ndarray, 
     """Positions of the easy and of the hard examples."""
     n = info.num_examples
     if categorise == "random":
-        score = np.random.default_rng(0).random(n)
+        score = np.random.default_rng([info.seed, 0, 1]).random(n)  # not that of an epoch's order
     else:
-        score = np.asarray(info.handed["aum" if categorise == "aum" else "confidence"])
+        score = np.asarray(info.artifact("aum" if categorise == "aum" else "confidence"))
     if share == 0.5:
         easy = np.asarray(dynamics.median_split(score))
         return np.flatnonzero(easy), np.flatnonzero(~easy)
-    doubt = info.handed["variability"] if categorise == "data_map" else -score
+    doubt = info.artifact("variability") if categorise == "data_map" else -score
     number = max(1, round(share * n))
     # Stable, and never seen (NaN) last.
     easy, hard = (np.argsort(-x, kind="stable")[:number] for x in (score, np.asarray(doubt)))
     return np.sort(easy), np.sort(hard)
 
 
-def _halves(x: jax.Array) -> jax.Array:
-    """`[2 b, …]` as easy and hard `[2, b, …]`."""
-    return x.reshape(2, -1, *x.shape[1:])
+def _halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The easy and the hard rows of a step; of an odd number one more is easy."""
+    number = -(-x.shape[0] // 2)
+    return x[:number], x[number:]
 
 
 Pairs = list[tuple[jax.Array, jax.Array]]  # logits and labels of the nearest, then of the farthest
+
+
+def _chosen(rows: Sequence[Sequence[jax.Array]], logits: jax.Array, labels: jax.Array) -> Pairs:
+    """Logits and labels by rows: for each half the nearest and the farthest `[half]`."""
+    both = (jnp.concatenate(places) for places in zip(*rows, strict=True))
+    return [(logits[places], labels[places]) for places in both]
 
 
 def _from_batch(
@@ -221,46 +243,51 @@ def _from_batch(
     weights: jax.Array,
     logits: jax.Array,
     labels: jax.Array,
+    clamp: float,
 ) -> Pairs:
     """The nearest and the farthest of the step's other half; among equals, one at random."""
-    # The first of the batch itself would be its shortest text.
-    order = jax.random.permutation(key, own.shape[0] // 2)
-    others = [_halves(x)[::-1, order] for x in (own, weights > 0, logits, labels)]
+    anchors, (easy, hard), (easy_ok, hard_ok) = map(_halves, (seeking, own, weights > 0))
+    number = easy.shape[0]
+    others = ((hard, hard_ok, number), (easy, easy_ok, 0))
+    rows = []
+    for half, (candidates, valid, first), k in zip(
+        anchors, others, jax.random.split(key), strict=True
+    ):
+        # The slope of a mean is smaller by the number of its rows: what a clamp is meant for.
+        scaled = (x / number for x in (half, candidates)) if clamp else (half, candidates)
+        found = augment.partners(*scaled, valid=valid, key=k, eps=clamp)
+        rows.append([first + places for places in found])
+    return _chosen(rows, logits, labels)
 
-    def of_half(seeking: jax.Array, own: jax.Array, valid: jax.Array, *values: jax.Array) -> Any:
-        chosen = augment.partners(seeking, own, valid=valid)
-        return [tuple(value[rows] for value in values) for rows in chosen]
 
-    found = jax.vmap(of_half)(_halves(seeking), *others)
-    return jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), found)
-
-
-def _from_bank(key: jax.Array, bank: Bank, seeking: jax.Array, smoothing: float) -> Pairs:
+def _from_bank(
+    key: jax.Array, bank: Bank, seeking: jax.Array, smoothing: float, clamp: float
+) -> Pairs:
     """The nearest and the farthest of the whole other category; among equals, one at random."""
     rows = []
-    start = jax.random.randint(key, (), 0, bank.labels.shape[0])
-    for half, members in zip(_halves(seeking), (bank.hard, bank.easy), strict=True):
-        members = jnp.roll(members, start)
+    anchors = _halves(seeking)
+    number = anchors[0].shape[0]
+    for half, members, k in zip(
+        anchors, (bank.hard, bank.easy), jax.random.split(key), strict=True
+    ):
         candidates = augment.saliency(bank.logits[members], bank.labels[members])
-        rows.append([members[i] for i in augment.partners(half, candidates)])
-    found = []
-    for easy, hard in zip(*rows, strict=True):
-        chosen = jnp.concatenate([easy, hard])
-        logits = bank.logits[chosen]
-        labels = targets.smooth(bank.labels[chosen], logits.shape[-1], smoothing, "others")
-        found.append((logits, labels))
-    return found
+        scaled = (x / number for x in (half, candidates)) if clamp else (half, candidates)
+        rows.append([members[i] for i in augment.partners(*scaled, key=k, eps=clamp)])
+    return [
+        (logits, targets.smooth(labels, logits.shape[-1], smoothing, "others"))
+        for logits, labels in _chosen(rows, bank.logits, bank.labels)
+    ]
 
 
 def _random_pairs(key: jax.Array, logits: jax.Array, labels: jax.Array) -> Pairs:
     """Two of the step's other half, each in a random order."""
-    b = logits.shape[0] // 2
-    found = []
-    for draw in jax.random.split(key):
-        first, second = (jax.random.permutation(k, b) for k in jax.random.split(draw))
-        rows = jnp.concatenate([b + first, second])
-        found.append((logits[rows], labels[rows]))
-    return found
+    easy, hard = _halves(jnp.arange(logits.shape[0]))
+    rows = []
+    for half, others, k in zip((easy, hard), (hard, easy), jax.random.split(key), strict=True):
+        orders = [jax.random.permutation(draw, others) for draw in jax.random.split(k)]
+        # An odd one begins again.
+        rows.append([order[jnp.arange(len(half)) % len(others)] for order in orders])
+    return _chosen(rows, logits, labels)
 
 
 def _saliency(
@@ -279,14 +306,15 @@ def _saliency(
     def of_features(x: jax.Array, label: jax.Array) -> jax.Array:
         return losses.cross_entropy(apply.head(params, x[None]), label[None])[0]
 
-    def of_embeddings(x: jax.Array, label: jax.Array, inputs: Any) -> jax.Array:
-        one = jax.tree.map(lambda leaf: leaf[None], inputs)
-        return of_features(apply.features(params, x[None], one)[0][0], label)
+    def of_embeddings(x: jax.Array, rest: tuple[jax.Array, Any]) -> jax.Array:
+        label, inputs = jax.tree.map(lambda leaf: leaf[None], rest)
+        return of_features(apply.features(params, x[None], inputs)[0][0], label[0])
 
     if kind == "features":
-        slope = jax.vmap(jax.grad(of_features))(features, batch.labels)
+        slope = augment.gradient_saliency(of_features, features, batch.labels)
     else:
-        slope = jax.vmap(jax.grad(of_embeddings))(embeddings, batch.labels, batch.inputs)
+        rest = batch.labels, batch.inputs
+        slope = augment.gradient_saliency(of_embeddings, embeddings, rest)
         if "mask" in batch.inputs:  # positions of different texts mean nothing to each other
             slope = jnp.sum(jnp.abs(slope), axis=-2)
     return jnp.abs(slope).reshape(slope.shape[0], -1)

@@ -60,11 +60,11 @@ def self_distillation(
         raise ValueError(f"t_squared={t_squared!r}: expected one of {', '.join(_T_SQUARED)}")
 
     def init(info: Info) -> Taught:
-        temperature = info.handed["teacher_temperature"] if calibrated else 1.0
+        temperature = info.artifact("teacher_temperature") if calibrated else 1.0
         return Taught(
             jnp.zeros((), jnp.int32),
             jnp.asarray(info.total_steps, jnp.int32),
-            jnp.asarray(info.handed["teacher_logits"], jnp.float32),
+            jnp.asarray(info.artifact("teacher_logits"), jnp.float32),
             jnp.asarray(temperature, jnp.float32),
         )
 

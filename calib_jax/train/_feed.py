@@ -5,7 +5,7 @@ that does not are sent one by one, each process's part to its own devices; so ar
 to its length, so that sets of any size share the programs that were compiled for those lengths.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -41,9 +41,11 @@ class Feed:
 
     Args:
       dataset: with inputs that are arrays of numbers, or that stream.
-      batch_size: of all devices together; of each group, if there are several.
+      batch_size: of all devices together.
       mesh: the devices.
-      groups: positions in the set; a training step has a batch of each. By default one, of all.
+      groups: `(seed) -> positions` of each group of the set that a training step draws from, of the
+        same sizes for every seed. By default one, of all.
+      batch_split: how a batch is divided between several groups; see `data.split_batch`.
       epoch_of_first: an epoch is a pass over the first group, not over the largest.
       steps_per_call: most steps in one piece; what is sent batch by batch has one.
       resident_bytes: a larger set is not put on the devices.
@@ -56,17 +58,20 @@ class Feed:
         batch_size: int,
         mesh: Mesh,
         *,
-        groups: Sequence[np.ndarray] = (),
+        groups: Callable[[int], Sequence[np.ndarray]] = lambda seed: (),
+        batch_split: str = "each",
         epoch_of_first: bool = False,
         steps_per_call: int = 1,
         resident_bytes: float = 4e9,
         workers: int = 0,
     ) -> None:
         self.dataset, self.mesh, self.workers = dataset, mesh, workers
-        self.groups = groups or (np.arange(len(dataset)),)
-        self.count = len(self.groups[0]) if epoch_of_first else max(map(len, self.groups))
-        self.share = batch_size  # of each group
-        self.batch_size = batch_size * len(self.groups)
+        everything = (np.arange(len(dataset)),)
+        self._groups = lambda seed: groups(seed) or everything
+        self.groups = self._groups(0)
+        self.count = len(self.groups[0]) if epoch_of_first else 0
+        self.sizes = data.split_batch(batch_size, len(self.groups), batch_split)
+        self.batch_size = sum(self.sizes)
         size = sum(array.nbytes for array in dataset.inputs.values())
         self.lengths, self.buckets = _lengths(dataset)
         fits = dataset.read is None and size <= resident_bytes
@@ -83,12 +88,13 @@ class Feed:
     @property
     def steps(self) -> int:
         """Training steps of an epoch."""
-        return data.steps_per_epoch(self.count, self.share)
+        return data.epoch_counts([len(group) for group in self.groups], self.sizes, self.count)[0]
 
     def shuffled(self, seed: int, epoch: int) -> Plan:
+        """The plan of an epoch of the training with that seed."""
         return data.shuffled(
-            self.groups,
-            self.share,
+            self._groups(seed),
+            self.sizes,
             seed=seed,
             epoch=epoch,
             lengths=self.lengths,

@@ -30,7 +30,8 @@ class Setup(NamedTuple):
     """How to train; see `make_train_step` for what is not explained here.
 
     Attributes:
-      batch_size: of all devices together; of each group of examples, if a method has several.
+      batch_size: of all devices together; how it is divided between groups of examples, if a method
+        has several, is the method's `batch_split`.
       epochs: of the run.
       eval_batch_size: for evaluation; 0 for `batch_size`.
       evaluate_every: steps between validation passes (and the method's updates); 0 for one epoch.
@@ -77,11 +78,13 @@ class Trainer:
             train,
             setup.batch_size,
             self.mesh,
-            groups=method.groups(self.info),
+            groups=lambda seed: method.groups(self.info._replace(seed=seed)),
+            batch_split=method.batch_split,
             epoch_of_first=method.epoch_of_first,
             steps_per_call=steps_per_call,
             workers=setup.workers,
         )
+        _check_sizes(self.train.sizes, setup)
         self.val = self.feed(val)
         self.total_steps = setup.epochs * self.train.steps
         self.info = self.info._replace(total_steps=self.total_steps)
@@ -99,7 +102,7 @@ class Trainer:
         place = self.placement = self._placement()
         of_one = self.evaluated(place.params), everywhere
         self._init = jax.jit(network.init, out_shardings=of_one)
-        self._start = jax.jit(self._make_state, out_shardings=place)
+        self._start = jax.jit(self._make_state, static_argnames="seed", out_shardings=place)
         self._run = jax.jit(
             self.steps,
             donate_argnums=0,
@@ -123,7 +126,8 @@ class Trainer:
             key = jax.random.key(seed)
             keys = [jax.random.fold_in(key, n) if n else key for n in range(count)]
             made = [self._init(key, self._example()) for key in keys]
-        return self._start(self._together([params for params, _ in made]), {**made[0][1], **given})
+        params = self._together([params for params, _ in made])
+        return self._start(params, {**made[0][1], **given}, seed=seed)
 
     def evaluated(self, params: Any) -> Any:
         """Of all that is trained, the parameters of the network that is evaluated."""
@@ -197,8 +201,9 @@ class Trainer:
         functions: dict[str, Any] = {"train": self._run, "predict": self._logits}
         return {name: function._cache_size() for name, function in functions.items()}
 
-    def _make_state(self, params: Any, collections: Any) -> TrainState:
-        return init_state(self.method, self.optimizer, self.info, params, collections)
+    def _make_state(self, params: Any, collections: Any, seed: int = 0) -> TrainState:
+        info = self.info._replace(seed=seed)
+        return init_state(self.method, self.optimizer, info, params, collections)
 
     @functools.cached_property
     def _shapes(self) -> TrainState:
@@ -263,6 +268,15 @@ class Trainer:
         if transform is not None:
             inputs = transform(inputs)
         return self.network.bind(collections)(self.evaluated(params), inputs)[0]
+
+
+def _check_sizes(sizes: Sequence[int], setup: Setup) -> None:
+    """Every accumulated part of a batch must have the same share of each group."""
+    if len(sizes) > 1 and any(size % setup.accumulate for size in sizes):
+        raise ValueError(
+            f"batch_size={setup.batch_size}: expected a multiple of {len(sizes) * setup.accumulate} "
+            f"({len(sizes)} groups x {setup.accumulate} accumulated parts)"
+        )
 
 
 def _num_bytes(tree: Any) -> int:

@@ -58,6 +58,7 @@ def get_config(network="roberta"):
         "cross_entropy,rand_mixup,ea_mixup,ea_mixup_100,sim_mixup,sd_ea_mixup,csd_ea_mixup,sd,csd,"
         "rand_mixup_csd,ea_mixup_100_csd,sim_mixup_csd"
     )
+    config.method.sim_mixup.batch_split = config.method.ea_mixup.batch_split = "halves"
     config.method.variants = {
         "rand_mixup": {"of": "mixup", "place": "features", "alpha": 5.0},
         "ea_mixup_100": {"of": "ea_mixup", "share": 0.5},

@@ -15,13 +15,15 @@ Published: AdamW 2.5e-5, weight decay 0.001, clipping at 3, batch 32, at most 3 
 generations; Beta(5, 5) and weights 0.8 / 0.1 / 0.1; the temperature of 0.01, 0.02, ..., 5 with the
 least ECE on validation; fine-tuning with 3 % of Emotion-Stimulus for 4 epochs with batch 8.
 Our choice: RoBERTa's own head, features mixed before its last layer; 3 epochs at a constant rate
-and the last of them; the first 128 tokens; a batch of easy and one of ambiguous examples in a step,
-which find their partners in each other (config.method.sim_mixup.partners=bank: in the whole other
-half), so that an epoch has half as many updates as without mixup; Rand-M-MixUp trains on mixtures
-alone, EA-M-MixUp and Sim-MixUp with 0.8 of the weight on examples as they are; fine-tuning at the
-same rate, with as much weight on mixtures as on the new examples; the best generation by likelihood
-on validation. LCL with its authors' settings: 2e-5 with linear decay, weight decay 0.01, clipping
-at 1, batch 10, 5 epochs.
+and the last of them; the first 128 tokens; a batch is half easy and half ambiguous examples, which
+find their partners in each other (config.method.sim_mixup.partners=bank: in the whole other half),
+so that an epoch of Sim-MixUp has as many updates as without mixup, and one of EA-M-MixUp, which
+leaves out a third of the data, two thirds of them (config.method.sim_mixup.batch_split=each: a
+batch of each, and half as many updates, as in the code that it builds on); Rand-M-MixUp trains on
+mixtures alone, EA-M-MixUp and Sim-MixUp with 0.8 of the weight on examples as they are; fine-tuning
+at the same rate, with as much weight on mixtures as on the new examples; the best generation by
+likelihood on validation. LCL with its authors' settings: 2e-5 with linear decay, weight decay 0.01,
+clipping at 1, batch 10, 5 epochs.
 """
 
 from calib_jax import experiment
@@ -65,6 +67,7 @@ def get_config(network="roberta"):
         "cross_entropy,rand_mixup,ea_mixup,ea_mixup_100,sim_mixup,sd_ea_mixup,csd_ea_mixup,sd,csd,"
         "rand_mixup_csd,ea_mixup_100_csd,sim_mixup_csd"
     )
+    config.method.sim_mixup.batch_split = config.method.ea_mixup.batch_split = "halves"
     config.method.variants = {
         "rand_mixup": {"of": "mixup", "place": "features", "alpha": 5.0},
         "ea_mixup_100": {"of": "ea_mixup", "share": 0.5},

@@ -2,10 +2,10 @@
 
     python -m calib_jax.main --config configs/results/autolabel.py --workdir runs/results_autolabel
 
-As configs/autolabel/cifar.py but for: 3,000 random training images, 1,000 for validation, a ResNet of one
-block per stage, 24 epochs of batch 64 at a rate of 0.05 with a fifth of it from epochs 12 and 18 on, five
-to ten times the step size of label confidences (they move 12 or 24 times, not 200), nine corruptions of
-500 test images, two seeds. What came of it is in docs/results.md.
+As configs/autolabel/cifar.py but for: 3,000 random training images, 1,000 for validation, a ResNet
+of one block per stage, 24 epochs of batch 64 at a rate of 0.05 with a fifth of it from epochs 12
+and 18 on, five to ten times the step size of label confidences (they move for 24 epochs, not for
+200), nine corruptions of 500 test images, two seeds. What came of it is in docs/results.md.
 """
 
 from calib_jax import experiment
@@ -25,7 +25,7 @@ def get_config():
     )
     config.method.label_smoothing.smoothing = 0.02
     config.method.label_smoothing.kind = "all"
-    config.method.randaug_autolabel.alpha = 0.1
+    config.method.randaug_autolabel.alpha = 0.05
     config.method.randaug_autolabel.validation_subset = 200
     config.method.randaug_autolabel.update_every = 2
     config.method.augmix_autolabel.alpha = 0.1

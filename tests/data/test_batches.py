@@ -96,3 +96,40 @@ def test_groups_that_meet_are_of_similar_length() -> None:
     assert set(plan.lengths) <= set(buckets)
     easy, hard = (lengths[half].mean(1) for half in np.split(plan.rows, 2, axis=1))
     assert np.corrcoef(easy, hard)[0, 1] > 0.95
+
+
+def test_a_batch_is_divided_between_groups_or_each_has_its_own() -> None:
+    assert data.split_batch(16, 2, "halves") == (8, 8)
+    assert data.split_batch(16, 3, "halves") == (6, 5, 5)  # the first have what is left over
+    assert data.split_batch(17, 3, "halves") == (6, 6, 5)
+    assert data.split_batch(16, 3, "each") == (16, 16, 16)
+    assert data.split_batch(16, 1, "halves") == data.split_batch(16, 1, "each") == (16,)
+    with pytest.raises(ValueError, match="batch_size=2: expected at least 3, a row of each group"):
+        data.split_batch(2, 3, "halves")
+    with pytest.raises(ValueError, match="batch_split='half': expected one of halves, each"):
+        data.split_batch(2, 3, "half")
+
+
+@pytest.mark.parametrize("n", [2, 15, 16, 17, 31, 32, 33, 100, 101])
+@pytest.mark.parametrize("batch", [2, 8, 16])
+def test_halves_have_the_updates_of_ordinary_batches(n: int, batch: int) -> None:
+    groups = np.arange(n)[: -(-n // 2)], np.arange(n)[-(-n // 2) :]
+    sizes = data.split_batch(batch, 2, "halves")
+    plan = data.shuffled(groups, sizes, seed=0, epoch=0)
+    ordinary = data.shuffled([np.arange(n)], batch, seed=0, epoch=0)
+    assert plan.rows.shape == plan.weights.shape == ordinary.rows.shape
+    easy, hard = plan.rows[:, : sizes[0]], plan.rows[:, sizes[0] :]
+    counted = plan.weights[:, : sizes[0]] == 1
+    assert sorted(easy[counted]) == groups[0].tolist()
+    assert set(hard[plan.weights[:, sizes[0] :] == 1]) == set(groups[1].tolist())
+
+
+def test_three_groups_of_unequal_rows_are_each_gone_through() -> None:
+    groups = np.split(np.arange(40), [10, 22])  # 10, 12 and 18 in steps of 3, 3 and 2: 9 steps
+    plan = data.shuffled(groups, data.split_batch(8, 3, "halves"), seed=1, epoch=0)
+    assert plan.rows.shape == (9, 8)
+    parts = np.split(plan.rows, [3, 6], axis=1)
+    for group, part, weights in zip(groups, parts, np.split(plan.weights, [3, 6], 1), strict=True):
+        assert set(part[weights == 1]) == set(group)
+        assert weights.all(), "smaller groups begin again"
+    assert sorted(parts[2].ravel()) == groups[2].tolist()

@@ -44,6 +44,18 @@ def test_augmented_images_keep_their_labels(name: str, objective: str) -> None:
     assert value == pytest.approx(float(losses.cross_entropy(logits, y).mean()), rel=1e-4)
 
 
+@pytest.mark.parametrize("name", ["randaug", "augmix", "adversarial"])
+def test_labels_may_be_smoothed_over_all_classes(name: str) -> None:
+    options = {"eps": 0.05, "steps": 2} if name == "adversarial" else {}
+    value, aux = _loss(name, smoothing=0.2, **options)
+    logits = np.asarray(_apply(1.0, {"image": aux.network["images"]})[0], np.float64)
+    soft = 0.8 * np.eye(K)[LABELS] + 0.2 / K
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    assert value == pytest.approx(-(soft * log_p).sum(-1).mean(), rel=1e-4)
+    with pytest.raises(ValueError, match="smoothing=2: expected 0 to 1"):
+        methods.create(name, smoothing=2)
+
+
 def test_adversarial_training_goes_to_the_radius_or_to_many() -> None:
     before = float(losses.cross_entropy(_apply(1.0, BATCH.inputs)[0], LABELS).mean())
     value, aux = _loss("adversarial", eps=0.05, steps=3)
@@ -68,6 +80,25 @@ def test_ccat_has_a_clean_half_and_labels_that_fade() -> None:
     expected = losses.cross_entropy(logits, jnp.asarray(soft, jnp.float32)).mean()
     assert value == pytest.approx(float(expected), rel=1e-4)
     np.testing.assert_allclose(soft[::2], np.eye(K)[LABELS[::2]])
+
+
+def test_ccat_may_be_uniform_at_each_examples_own_radius() -> None:
+    value, aux = _loss("ccat", eps=0.05, steps=3, rho=2.0, own_radius=True)
+    seen = aux.network["images"]
+    away = np.asarray(jnp.abs(seen - IMAGES).max((1, 2, 3)))
+    # The radii as drawn; what the attack reaches of them is all but a rounding.
+    radii = np.full(N, 0.05)
+    radii[1::2] = 0.05 * (1 - jax.random.uniform(jax.random.split(KEY, 3)[0], (N // 2,)))
+    assert (away <= radii + 1e-6).all()
+    assert radii[1::2].min() < 0.01
+    g = (1 - np.minimum(1, away / radii)) ** 2
+    soft = g[:, None] * np.eye(K)[LABELS] + (1 - g[:, None]) / K
+    np.testing.assert_allclose(soft[1::2], 1 / K, atol=1e-3)
+    expected = losses.cross_entropy(
+        _apply(1.0, {"image": seen})[0], jnp.asarray(soft, jnp.float32)
+    ).mean()
+    assert value == pytest.approx(float(expected), rel=1e-4)
+    assert value != pytest.approx(_loss("ccat", eps=0.05, steps=3, rho=2.0)[0], rel=1e-3)
 
 
 def test_no_gradient_goes_through_the_attack() -> None:

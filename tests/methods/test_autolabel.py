@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -130,12 +131,94 @@ def test_every_bucket_moves_by_what_its_validation_set_shows(name: str) -> None:
         ece = float(metrics.ece(confidence, correct))
         accuracy, mean = float(correct.mean()), float(confidence.mean())
         assert float(after.ece[bucket]) == pytest.approx(ece, rel=1e-3, abs=1e-4)
-        # Equation 1 by hand.
-        moved = min(max(1 - 0.3 * ece * np.sign(mean - accuracy), accuracy), 1)
+        # Equation 1 by hand, for two passes.
+        moved = min(max(1 - 2 * 0.3 * ece * np.sign(mean - accuracy), accuracy), 1)
         assert float(after.confidence[bucket]) == pytest.approx(moved, abs=1e-4)
     shown = method.report(after, *_evaluate())
     assert shown["label_confidence"].shape == made.shape
     np.testing.assert_array_equal(shown["bucket_accuracy"].ravel(), after.accuracy)
+
+
+def _constant(mean: float, accuracy: float):
+    """An evaluator whose every bucket shows the same, and a list of how many it was asked for."""
+    asked = []
+
+    def evaluate(measure=None, arguments=None, limit=0):
+        if measure is None:
+            return _evaluate()
+        asked.append(len(arguments[0]))
+        # 200 examples in the eleventh of 15 bins, (2/3, 11/15], which is where they would be.
+        one_bin = jnp.zeros((asked[-1], 15)).at[:, 10].set(200.0)
+        return one_bin, mean * one_bin, accuracy * one_bin
+
+    return evaluate, asked
+
+
+def _confidence_after(passes: int, evaluate, start: float = 1.0, **options) -> np.ndarray:
+    method = methods.create("randaug_autolabel", **options)
+    state = method.init(INFO)
+    state = state._replace(confidence=jnp.full_like(state.confidence, start))
+    for _ in range(passes):
+        state = method.after_epoch(state, evaluate, KEY)
+    return np.asarray(state.confidence, np.float64)
+
+
+@pytest.mark.parametrize(
+    ("passes", "alpha", "mean", "expected"),
+    [
+        (20, 0.1, 0.75, 1 - 20 * 0.1 * 0.05),  # CIFAR-100 has 200 x 0.01
+        (90, 0.02, 0.75, 1 - 90 * 0.02 * 0.05),  # ImageNet
+        (20, 0.5, 0.75, 0.7),  # clipped to the accuracy
+        (20, 0.1, 0.65, 1.0),  # under-confident: clipped to 1
+    ],
+)
+def test_labels_move_as_fast_however_often_they_are_updated(passes, alpha, mean, expected) -> None:
+    evaluate, asked = _constant(mean, 0.7)
+    for every in (1, 2, 5, 10):
+        asked.clear()
+        options = {"max_magnitude": 2, "ops": "rotate", "alpha": alpha, "update_every": every}
+        found = _confidence_after(passes, evaluate, **options)
+        np.testing.assert_allclose(found, expected, atol=2e-6)
+        assert len(asked) == passes // every
+
+
+def test_the_sign_is_that_of_mean_confidence_less_accuracy() -> None:
+    evaluate, _ = _constant(0.7, 0.8)
+    options = {"max_magnitude": 1, "ops": "rotate", "alpha": 0.1}
+    # Under-confident by 0.1: up by 0.1 x 0.1. The sums are of 200 examples, the mean is not.
+    np.testing.assert_allclose(_confidence_after(1, evaluate, 0.85, **options), 0.86, atol=1e-6)
+    method = methods.create("randaug_autolabel", **options)
+    after = method.after_epoch(method.init(INFO), evaluate, KEY)
+    np.testing.assert_allclose(after.mean_confidence, 0.7, rtol=1e-6)
+    np.testing.assert_allclose(after.accuracy, 0.8, rtol=1e-6)
+    np.testing.assert_allclose(after.ece, 0.1, rtol=1e-5)
+    evaluate, _ = _constant(0.9, 0.8)
+    np.testing.assert_allclose(_confidence_after(1, evaluate, 0.85, **options), 0.84, atol=1e-6)
+
+
+def test_buckets_of_operations_without_magnitude_are_evaluated_once() -> None:
+    evaluate, asked = _constant(0.75, 0.7)
+    after = methods.create("randaug_autolabel").after_epoch(
+        methods.create("randaug_autolabel").init(INFO), evaluate, KEY
+    )
+    assert asked == [82], "18 of the 100 would be the same again"
+    assert after.confidence.shape == (100,)
+    # What is evaluated once is what each would have been: autocontrast's two magnitudes, equalize's.
+    made = _augmentations.randaug(2, "solarize,autocontrast,equalize")
+    assert list(made.same_as) == [0, 1, 2, 2, 4, 4]
+    after = methods.autolabel(made, alpha=0.3)
+    after = after.after_epoch(after.init(INFO), _evaluate, KEY)
+    plain = methods.autolabel(made._replace(same_as=()), alpha=0.3)
+    plain = plain.after_epoch(plain.init(INFO), _evaluate, KEY)
+    chex.assert_trees_all_close(after, plain, rtol=1e-6)
+    assert len(np.unique(np.asarray(after.ece))) >= 3
+
+
+def test_augmix_draws_depths_of_one_to_three() -> None:
+    depth, lam = AUGMENTATIONS["augmix"].draw(KEY, 6000)
+    times = np.bincount(depth)
+    np.testing.assert_allclose(times, [0, 2000, 2000, 2000], atol=200)  # ± 37, and no fourth
+    assert 0 <= float(lam.min()) < 0.01 < 0.99 < float(lam.max()) < 1
 
 
 def test_other_objectives_keep_their_own_state() -> None:

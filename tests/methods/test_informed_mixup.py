@@ -301,28 +301,125 @@ def test_two_classes_leave_logit_saliency_no_choice_but_features_one() -> None:
     np.testing.assert_array_equal(far, 0)
 
 
-def test_two_classes_have_another_partner_in_every_step() -> None:
-    """All are equally similar; the first of a batch of texts would always be its shortest."""
+def test_two_classes_have_partners_at_random_for_each_anchor() -> None:
+    """All are equally similar: each anchor draws, for the nearest and the farthest independently."""
     logits = jnp.stack([jnp.arange(10.0), -jnp.arange(10.0)], axis=1)  # the first names the example
     labels = jnp.zeros(10, jnp.int32)
     saliency = jnp.ones((10, 2))
     weights = jnp.ones(10).at[jnp.array([1, 7])].set(0)
     bank = _informed_mixup.Bank(logits / 10, labels, jnp.arange(5), jnp.arange(5, 10))
-    of_easy, of_hard, of_bank = set(), set(), set()
-    for number in range(20):
-        key = jax.random.key(number)
-        near, far = _informed_mixup._from_batch(key, saliency, saliency, weights, logits, logits)
-        np.testing.assert_array_equal(near[0], far[0])
-        assert len(np.unique(near[0][:5, 0])) == len(np.unique(near[0][5:, 0])) == 1
-        of_easy.add(float(near[0][0, 0]))
-        of_hard.add(float(near[0][5, 0]))
-        (from_bank, _), _ = _informed_mixup._from_bank(key, bank, saliency, 0.0)
-        of_bank.add(float(from_bank[0, 0]))
-        assert 0.45 < float(from_bank[0, 0]) < 1
-        assert 0 <= float(from_bank[5, 0]) < 0.45
-    assert of_easy == {5, 6, 8, 9}  # no padding
-    assert of_hard == {0, 2, 3, 4}
-    assert len(of_bank) == 5
+
+    @quick_jit
+    def draw(key):
+        given = key, saliency, saliency, weights, logits, logits, 0.0
+        from_bank = _informed_mixup._from_bank(key, bank, saliency, 0.0, 0.0)
+        return [pair[0][:, 0] for pair in (*_informed_mixup._from_batch(*given), *from_bank)]
+
+    drawn = [draw(jax.random.key(number)) for number in range(60)]
+    near, far, bank_near, bank_far = np.round(
+        np.asarray(drawn).swapaxes(0, 1) * [[[1]], [[1]], [[10]], [[10]]]
+    )
+    for found in (near, far):
+        for anchor in range(10):  # every one of the other half that is no padding, no other
+            expected = {5, 6, 8, 9} if anchor < 5 else {0, 2, 3, 4}
+            assert set(found[:, anchor]) == expected
+    for found in (bank_near, bank_far):
+        assert {tuple(np.unique(found[:, :5])), tuple(np.unique(found[:, 5:]))} == {
+            (0, 1, 2, 3, 4), (5, 6, 7, 8, 9),
+        }  # fmt: skip
+    # One of four (of five in the bank) draws is the same by chance: ± 0.02 of 600.
+    assert 0.17 < np.mean(near == far) < 0.33
+    assert 0.12 < np.mean(bank_near == bank_far) < 0.28
+    assert np.mean([len(np.unique(step[:5])) > 1 for step in near]) > 0.9  # not shared by a step
+
+
+def test_without_similar_and_without_dissimilar_are_two_trainings_with_two_classes() -> None:
+    rng = np.random.default_rng(1)
+    params = {"w": PARAMS["w"], "v": PARAMS["v"][:, :2], "b": PARAMS["b"][:2]}
+    batch = _batch()._replace(labels=jnp.asarray(rng.integers(0, 2, 2 * B)))
+    values = []
+    for left_out in ("similar", "dissimilar"):
+        method = methods.create("aum_mixup", **{left_out: 0.0})
+        loss = quick_jit(lambda key, m=method: m.loss(Tanh(), params, m.init(INFO), batch, key)[0])
+        values.append([float(loss(jax.random.key(k))) for k in range(4)])
+    assert np.abs(np.subtract(*values)).max() > 1e-2
+
+
+def test_the_published_clamp_chooses_by_confidence_with_two_classes() -> None:
+    """By hand in float64: `a · b / max(|a| |b|, 1e-6)` of the slopes of a half's mean."""
+    rng = np.random.default_rng(2)
+    z = rng.normal(size=(2 * B, 2))
+    z[[2, B + 3], 0] += 13.0  # one of each half is sure
+    labels = np.zeros(2 * B, int)
+    slope = np.repeat(1 - _softmax(z)[:, :1], 2, axis=1) / B
+    lam, total = float(_lam(0, 0.4)), 0.0
+    for i in range(2 * B):
+        others = range(B, 2 * B) if i < B else range(B)
+        products = [np.linalg.norm(slope[i]) * np.linalg.norm(slope[j]) for j in others]
+        likeness = [
+            slope[i] @ slope[j] / max(q, 1e-6) for j, q in zip(others, products, strict=True)
+        ]
+        far = others[int(np.argmin(likeness))]
+        assert np.sort(likeness)[1] - min(likeness) > 1e-3
+        total += 0.5 * _entropy(z[i], np.eye(2)[0])
+        total += 0.5 * _entropy(lam * z[i] + (1 - lam) * z[far], np.eye(2)[0])
+    method = methods.create("aum_mixup", similar=0.0, dissimilar=0.5, clamp=1e-6)
+
+    class Given(Tanh):
+        def features(self, params, x, inputs, key=None):
+            return x, {}
+
+        def head(self, params, x, key=None):
+            return x
+
+    images = {"image": jnp.asarray(z, jnp.float32)}
+    batch = _batch()._replace(inputs=images, labels=jnp.asarray(labels))
+    value, _ = method.loss(Given(), {}, method.init(INFO), batch, jax.random.key(0))
+    assert float(value) == pytest.approx(total / (2 * B), rel=1e-5)
+
+
+def test_an_odd_batch_has_one_easy_example_more() -> None:
+    rows = 2 * B - 1
+    batch = jax.tree.map(lambda x: x[:rows], _batch())
+    z = np.tanh(IMAGES[:rows] @ np.asarray(PARAMS["w"], np.float64)) @ PARAMS["v"] + PARAMS["b"]
+    saliency = np.abs(_softmax(z) - np.eye(K)[LABELS[:rows]])
+    for partners in ("batch", "random"):
+        method = methods.create("aum_mixup", similar=0.0, dissimilar=1.0, partners=partners)
+        state = method.init(INFO)
+        value, aux = quick_jit(
+            lambda p, m=method, s=state: m.loss(Tanh(), p, s, batch, jax.random.key(0))
+        )(PARAMS)
+        assert aux.logits.shape == (rows, K)
+        lam, totals = float(_lam(0, 0.4)), []
+        for i in range(rows):
+            others = range(B, rows) if i < B else range(B)
+            mixed = [
+                _entropy(
+                    lam * z[i] + (1 - lam) * z[j],
+                    lam * np.eye(K)[LABELS[i]] + (1 - lam) * np.eye(K)[LABELS[j]],
+                )
+                for j in others
+            ]
+            likeness = [_cosine(saliency[i], saliency[j]) for j in others]
+            totals.append(mixed[int(np.argmin(likeness))] if partners == "batch" else mixed)
+        if partners == "batch":
+            assert float(value) == pytest.approx(np.mean(totals), rel=1e-5)
+        else:
+            least, most = (np.mean([f(t) for t in totals]) for f in (min, max))
+            assert least < float(value) < most
+
+
+def test_a_random_split_is_the_seeds_own() -> None:
+    method = methods.create("aum_mixup", categorise="random", partners="bank")
+    splits = [method.groups(INFO._replace(seed=seed)) for seed in range(5)]
+    assert len({tuple(easy) for easy, _ in splits}) == 5
+    for seed, (easy, hard) in enumerate(splits):
+        assert sorted([*easy, *hard]) == list(range(N))
+        again = method.groups(INFO._replace(seed=seed))
+        np.testing.assert_array_equal(easy, again[0])
+        bank = method.init(INFO._replace(seed=seed)).bank  # of the same split
+        np.testing.assert_array_equal(bank.easy, easy)
+        np.testing.assert_array_equal(bank.hard, hard)
 
 
 @pytest.mark.parametrize("head", ["linear", "pooler", "dense_tanh", "multiple_choice"])
@@ -352,6 +449,8 @@ def test_mistakes_are_named() -> None:
         ({"similar": 0.7, "dissimilar": 0.7}, "similar=0.7, dissimilar=0.7: expected shares of 1"),
         ({"share": 0.6}, "share=0.6: expected more than 0 and at most 0.5"),
         ({"saliency": "features", "partners": "bank"}, "saliency='features': expected 'logits'"),
+        ({"batch_split": "half"}, "batch_split='half': expected one of halves, each"),
+        ({"clamp": -1.0}, "clamp=-1.0: expected 0 for none, or more"),
     ]:
         with pytest.raises(ValueError, match=message):
             methods.create("aum_mixup", **options)
