@@ -4,7 +4,10 @@
     python -m calib_jax.main --config … --workdir … --config.method.name=adafocal --config.seeds=0,1,2
 
 The same command again goes on where it stopped, however it stopped. Any value of the config can be
-changed by --config.KEY=VALUE; --print_config shows all keys.
+changed by --config.KEY=VALUE; --print_config shows all keys. One more row for the tables, a method with
+other options or with other training than the rest:
+
+    --variant adafocal_10=adafocal,num_bins=10,train.epochs=50,optimizer.learning_rate=0.05
 """
 
 import os
@@ -31,6 +34,11 @@ _SWEEP_INDEX = flags.DEFINE_integer(
     "sweep_index", None, "Do one of the runs (see --dry_run), while other jobs do the others."
 )
 _LIST = flags.DEFINE_bool("list", False, "Show methods, models, data sets and configs, then stop.")
+_VARIANT = flags.DEFINE_multi_string(
+    "variant", [],
+    "NAME=METHOD,KEY=VALUE,...: one more row; keys are the method's options, train.X, optimizer.X and, "
+    "for its objective's options, method.OBJECTIVE.X. May be given several times.",
+)  # fmt: skip
 _COMPARE = flags.DEFINE_list("compare", [], "Show tables of these workdirs together, then stop.")
 
 
@@ -74,6 +82,7 @@ def _run() -> int:
     config = _CONFIG.value
     if config is None:
         raise ValueError("which config? --config FILE (see --list)")
+    experiment.add_variants(config, _VARIANT.value)
     experiment.keep_memory()
     experiment.keep_compiled()
     if _PRINT.value or _DRY_RUN.value:
@@ -90,7 +99,17 @@ def _run() -> int:
 
 
 def _flag_help() -> str:
-    own = (_CONFIG, _WORKDIR, _DRY_RUN, _PRINT, _LIST, _COMPARE, _SWEEP_INDEX, _DISTRIBUTED)
+    own = (
+        _CONFIG,
+        _WORKDIR,
+        _VARIANT,
+        _DRY_RUN,
+        _PRINT,
+        _LIST,
+        _COMPARE,
+        _SWEEP_INDEX,
+        _DISTRIBUTED,
+    )
     return "\n".join(f"  --{flag.name:<14}{flags.FLAGS[flag.name].help}" for flag in own)
 
 
