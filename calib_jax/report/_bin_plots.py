@@ -15,6 +15,7 @@ from calib_jax.report._plots import COLOURS
 from calib_jax.report._training_plots import STYLES, Rows, draw_band, mean_and_std
 
 _WARM, _COOL = "#c8553d", "#2f6db5"  # over-confident and focal; under-confident and inverse focal
+_UNBOUNDED = (100, 1e4, 1e8, 1e16, 1e30)  # further ticks of γ, for a run without gamma_max
 _CORRESPONDENCE = (
     ("method/train_confidence", "training: mean probability of the label", "-", "#0072b2"),
     ("method/val_confidence", "validation: confidence", "-", "#d55e00"),
@@ -281,7 +282,7 @@ def _draw_gamma(axes: Axes, epochs: list[float], gamma: np.ndarray, every_bin: n
     # γ jumps from 0.2 to -0.2 when it changes sides: nothing happens in between.
     axes.set_yscale("symlog", linthresh=0.2, linscale=0.25)
     axes.set_ylim(*limits)
-    ticks = [t for t in (-2, -0.2, 0.2, 1, 5, 20) if limits[0] <= t <= limits[1]]
+    ticks = [t for t in (-2, -0.2, 0.2, 1, 5, 20, *_UNBOUNDED) if limits[0] <= t <= limits[1]]
     axes.set_yticks(ticks, [f"{t:g}".replace("-", "−") for t in ticks])
     axes.minorticks_off()
     axes.axhspan(0, limits[1], color=_WARM, alpha=0.10, lw=0)

@@ -80,7 +80,7 @@ def write_report(workdir: str | pathlib.Path) -> str:
         first_runs.setdefault(record["method"], (record, folder))
 
     plots = {"curves": png(plot_curves(rows))}
-    settings = {name: settings_text(v) for name, v in variants(config).items() if name in rows}
+    settings = {m: settings_text(variants(config)[m]) for m in rows if m in variants(config)}
     sections = [
         *_variants(settings),
         *_by_set(summary, first_runs),
