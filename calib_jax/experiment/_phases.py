@@ -47,7 +47,15 @@ def phases(config: Any, name: str) -> list[Phase]:
         *before, first = phases(config, _teacher(config, name))
         teacher = first._replace(hand_over=_teach, promise=_promise_to_teach)
         students = [
-            Phase(f"generation_{g}", method, _teach, _promise_to_teach, name, g - 1, own)
+            Phase(
+                f"generation_{g}",
+                method,
+                _teach,
+                _promise_to_teach,
+                row=name,
+                number=g - 1,
+                config=own,
+            )
             for g in range(2, method.generations + 1)
         ]
         return [*before, teacher, *students]

@@ -34,7 +34,10 @@ def run_config(config: Any, name: str) -> tuple[str, Any]:
     if name not in config.method.variants:
         return name, config
     where = f"config.method.variants.{name}"
-    settings = config.method.variants[name].to_dict()
+    settings = config.method.variants[name]
+    if not isinstance(settings, ConfigDict):
+        raise ValueError(f"{where}={settings!r}: expected settings such as {{'of': 'focal'}}")
+    settings = settings.to_dict()
     if (name in methods.NAMES and "of" in settings) or not name.isidentifier():
         raise ValueError(f"{where}: expected a name of its own, letters, digits and _")
     method = settings.pop("of", name)

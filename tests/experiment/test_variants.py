@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 from experiment import small
-from experiment.conftest import NoFigure
+from experiment.conftest import Command, NoFigure, assert_same_run
 
 from calib_jax import experiment, report
 from calib_jax.experiment import _build, _run
@@ -76,6 +76,13 @@ def test_mistakes(variant: dict, message: str, tmp_path: pathlib.Path) -> None:
     assert "\n" not in str(raised.value)
 
 
+def test_a_variant_is_a_dict() -> None:
+    config = small.config()
+    config.method.variants = {"a": "focal"}
+    with pytest.raises(ValueError, match="variants.a='focal': expected settings such as"):
+        run_config(config, "a")
+
+
 def test_variants_of_the_command_line() -> None:
     config = small.config(method__name="cross_entropy,ada_10")
     experiment.add_variants(
@@ -126,7 +133,7 @@ def test_mistakes_on_the_command_line(text: str, message: str) -> None:
         experiment.add_variants(config, [text])
 
 
-def test_help_and_dry_run_of_the_command(command, tmp_path: pathlib.Path) -> None:
+def test_help_and_dry_run_of_the_command(command: Command) -> None:
     assert "--variant" in command("--help").out
     done = command(
         "--config", "configs/smoke/digits.py", "--dry_run",
@@ -279,3 +286,27 @@ def test_test_metrics_are_logged_and_select_nothing(
     found = small.arrays(tmp_path / "True" / "adafocal" / "seed_0" / "logits" / "test.npz")
     accuracy = np.mean(found["logits"].argmax(1) == found["labels"])
     assert logged[best["val/nll"]]["test/accuracy"] == pytest.approx(accuracy, abs=1e-6)
+
+
+def test_a_variant_that_was_killed_goes_on(command: Command, tmp_path: pathlib.Path) -> None:
+    """Its own epochs and batches, bins that were half collected and test metrics included."""
+    arguments = (
+        "--config", "configs/smoke/digits.py", "--config.method.name=long",
+        "--config.method.watch_bins=True", "--config.train.log_test=True",
+        "--variant", "long=adafocal,num_bins=4,train.epochs=2,train.batch_size=10",
+    )  # fmt: skip
+    done = command(*arguments, "--workdir", tmp_path / "whole", light=True)
+    assert done.code == 0, done.err
+    assert "long, seed 0: step 20/20" in done.err
+    parts = ("--workdir", tmp_path / "parts", "--config.checkpoint.seconds=0")
+    for moment, number in [("training", 4), ("after_epoch", 1), ("training", 9)]:
+        done = command(*arguments, *parts, interrupt=[(moment, number, "SIGKILL")], light=True)
+        assert done.code == -9, (moment, done)
+    done = command(*arguments, *parts, light=True)
+    assert done.code == 0, done.err
+    assert "resumed at step" in done.err
+    assert_same_run(tmp_path / "parts" / "long" / "seed_0", tmp_path / "whole" / "long" / "seed_0")
+    (_, last) = small.rows(tmp_path / "parts" / "long" / "seed_0")
+    assert len(last["method/train_own_confidence"]) == 15
+    assert len(last["method/gamma"]) == 4
+    assert "test/ece_mass" in last
