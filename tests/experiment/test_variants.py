@@ -79,7 +79,7 @@ def test_mistakes(variant: dict, message: str, tmp_path: pathlib.Path) -> None:
 def test_a_variant_is_a_dict() -> None:
     config = small.config()
     config.method.variants = {"a": "focal"}
-    with pytest.raises(ValueError, match="variants.a='focal': expected settings such as"):
+    with pytest.raises(ValueError, match=r"variants\.a='focal': expected settings such as"):
         run_config(config, "a")
 
 
