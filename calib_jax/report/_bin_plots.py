@@ -218,7 +218,7 @@ def plot_training_bins(rows: Rows) -> Figure:
     epochs = [row["epoch"] for row in rows]
     num_bins = len(rows[0]["method/train_own_confidence"])
     chosen = _low_middle_high(num_bins)
-    blue, orange, green = "#0072b2", "#d55e00", "#009e73"
+    blue, orange = "#0072b2", "#d55e00"
     figure = Figure(figsize=(0.6 + 3.5 * len(chosen), 6.4), layout="constrained")
     above, below = figure.subplots(2, len(chosen), squeeze=False)
 
@@ -230,7 +230,7 @@ def plot_training_bins(rows: Rows) -> Figure:
 
     for axes, own, b in zip(above, below, chosen, strict=True):
         draw(axes, "train_confidence", b, blue, "training: true class")
-        draw(axes, "train_top_confidence", b, green, "training: predicted class", "--")
+        draw(axes, "train_top_confidence", b, "#000000", "training: predicted class", "--")
         axes.set_title(f"bin {b + 1} of {num_bins}, of validation", fontsize=10)
         for key, colour in (("train_own_edges", blue), ("val_edges", orange)):
             inner = _per_bin(rows, f"method/{key}", num_bins - 1)
@@ -292,8 +292,9 @@ def _draw_gamma(axes: Axes, epochs: list[float], gamma: np.ndarray, every_bin: n
     side = _WARM if gamma[-1] >= 0 else _COOL
     axes.plot(epochs[-1:], gamma[-1:], "o", ms=4, color=side, clip_on=False, zorder=3)
     above = gamma[-1] < 1  # where there is room for the number
+    number = f"{gamma[-1]:.0f}" if 100 <= gamma[-1] < 1e4 else f"{gamma[-1]:.2g}"
     axes.annotate(
-        f"{gamma[-1]:.2g}".replace("-", "−"), (epochs[-1], gamma[-1]), xytext=(-4, 5 if above else -12),
+        number.replace("-", "−"), (epochs[-1], gamma[-1]), xytext=(-4, 5 if above else -12),
         textcoords="offset points", ha="right", fontsize=8, color=side, weight="bold",
         path_effects=[withStroke(linewidth=2, foreground="white")],
     )  # fmt: skip
