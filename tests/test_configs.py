@@ -10,6 +10,7 @@ import pytest
 from calib_jax import data, experiment, models
 from calib_jax.experiment import _build, _phases, _robustness
 from calib_jax.experiment._build import build_method
+from calib_jax.experiment._variants import run_config
 
 ROOT = pathlib.Path(__file__).parent.parent
 FILES = sorted((ROOT / "configs").rglob("*.py"))
@@ -46,9 +47,14 @@ def _load(path: pathlib.Path):
     return module
 
 
+def _arguments(module) -> list:
+    """What may stand after the colon of a config's path."""
+    return list(getattr(module, "NETWORKS", getattr(module, "STUDIES", [None])))
+
+
 def _cases():
     for path in FILES:
-        for network in getattr(_load(path), "NETWORKS", [None]):
+        for network in _arguments(_load(path)):
             name = path.relative_to(ROOT / "configs").with_suffix("").as_posix()
             # A deep network takes seconds to trace: one of each file by default.
             deep = network in ("resnet110", "wide_resnet_26_10", "densenet121")
@@ -114,6 +120,13 @@ def test_dry_run(path, network, fake_data, monkeypatch, tmp_path) -> None:
         for name in names.split(","):
             assert build_method(config, name)
         config.method.name = ",".join(n for n in names.split(",") if "autolabel" in n)
+    elif path.stem == "studies":
+        for name in names.split(","):
+            assert build_method(config, name)
+        if network == "switch":
+            config.method.name = "adafocal_05"
+        else:
+            config.model.name = "resnet20"
     elif len(names.split(",")) > 2:
         config.method.name = "adafocal"
     shown = experiment.describe(config)
@@ -121,7 +134,7 @@ def test_dry_run(path, network, fake_data, monkeypatch, tmp_path) -> None:
     assert "MB for the gradient of a step" in shown
     # All six methods of the paper's tables can be asked for.
     if "adafocal" in str(path.parent.name):
-        assert len(names.split(",")) == 6
+        assert path.stem == "studies" or set(names.split(",")) - {"focal_3"} == set(SIX)
         assert config.calibrate[0] == "temperature_ece_mass"
     if "aum_mixup" in str(path.parent.name):
         assert len(names.split(",")) == 8
@@ -199,6 +212,57 @@ def test_autolabel_configs_sweep_label_smoothing(
         assert config.data.num_train == 1_231_167 // 4
 
 
+SIX = ("cross_entropy", "brier", "mmce", "label_smoothing", "flsd53", "adafocal")
+# Of Brier: epochs and initial rate; its reduction is a mean, everything else's a sum.
+BRIER = {
+    ("cifar10", "resnet50"): (350, 0.1),
+    ("cifar10", "wide_resnet_26_10"): (550, 0.1),
+    ("cifar100", "resnet50"): (350, 0.1),
+    ("cifar100", "resnet110"): (430, 0.1),
+    ("tiny_imagenet", "resnet50"): (100, 0.035),
+    ("tiny_imagenet", "resnet110"): (100, 0.035),
+}
+
+
+@pytest.mark.parametrize(("name", "network"), BRIER)
+def test_adafocal_configs_have_the_published_settings_of_each_loss(name: str, network: str) -> None:
+    config = _load(ROOT / "configs" / "adafocal" / f"{name}.py").get_config(network)
+    for method in SIX:
+        trained = run_config(config, method)[1]
+        others = (config.train.epochs, 0.1, True)
+        brier = (*BRIER[name, network], False)
+        found = (trained.train.epochs, trained.optimizer.learning_rate, trained.train.sum_loss)
+        assert found == (brier if method == "brier" else others), method
+        assert trained.method.mmce.double_normalised
+        assert trained.method.watch_bins
+        assert trained.train.log_test
+    assert config.method.adafocal.switch == 0.2
+
+
+def test_adafocal_switches_at_the_published_sizes_on_imagenet() -> None:
+    config = _load(ROOT / "configs" / "adafocal" / "imagenet.py").get_config("resnet50")
+    switches = {
+        name: run_config(config, name)[1].method.adafocal.switch
+        for name in ("adafocal", "adafocal_05")
+    }
+    assert switches == {"adafocal": 0.2, "adafocal_05": 0.5}
+    assert config.method.watch_bins
+
+
+def test_studies_have_the_published_values() -> None:
+    def values(study: str, method: str, option: str) -> list:
+        config = _load(ROOT / "configs" / "adafocal" / "studies.py").get_config(study)
+        merged = [run_config(config, name) for name in config.method.name.split(",")]
+        return [m.method[method][option] for base, m in merged if base == method]
+
+    assert values("gammas", "focal", "gamma") == [3, 4, 5]
+    assert values("calfocal", "calfocal", "lam") == [10, 100, 10, 100]
+    assert values("calfocal", "calfocal", "per_sample") == [True, True, False, False]
+    assert values("bins", "adafocal", "num_bins") == [5, 10, 15, 20, 30, 50]
+    assert values("gamma_max", "adafocal", "gamma_max") == [20, 50, np.inf]
+    assert values("switch", "adafocal", "switch") == [0.2, 0.5]
+
+
 # Table 7 of the paper on Sim-MixUp and calibrated self-distillation, and its section on fine-tuning.
 EMOTION = {
     "goemotions": (64, 2.5e-5, "dailydialog", 8),
@@ -252,7 +316,7 @@ def _tokenizer(folder: pathlib.Path) -> None:
 def test_networks_of_the_configs_exist() -> None:
     for path in FILES:
         module = _load(path)
-        for network in getattr(module, "NETWORKS", [None]):
+        for network in _arguments(module):
             config = module.get_config(*([network] if network else []))
             assert config.model.name in models.NAMES
     with pytest.raises(ValueError, match="network 'resnet51': expected one of resnet50"):

@@ -2,8 +2,9 @@
 
 from calib_jax.experiment._config import default_config as default_config
 from calib_jax.experiment._describe import describe as describe
-from calib_jax.experiment._describe import in_short as in_short
 from calib_jax.experiment._describe import listing as listing
+from calib_jax.experiment._explain import explain as explain
+from calib_jax.experiment._explain import in_short as in_short
 from calib_jax.experiment._judge import CALIBRATORS as CALIBRATORS
 from calib_jax.experiment._judge import Judgement as Judgement
 from calib_jax.experiment._judge import judge as judge
@@ -19,4 +20,5 @@ from calib_jax.experiment._predictions import load_predictions as load_predictio
 from calib_jax.experiment._run import run as run
 from calib_jax.experiment._startup import keep_compiled as keep_compiled
 from calib_jax.experiment._startup import keep_memory as keep_memory
+from calib_jax.experiment._variants import add_variants as add_variants
 from calib_jax.experiment._workdir import git_hash as git_hash

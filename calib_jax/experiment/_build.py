@@ -17,6 +17,7 @@ from calib_jax import augment, data, methods, models, train
 from calib_jax.data import Dataset
 from calib_jax.experiment import _robustness
 from calib_jax.experiment._shift import load_shift
+from calib_jax.experiment._variants import run_config
 
 _AUGMENTS = ("none", "pad_crop_flip")
 _CACHE = pathlib.Path("~/.cache/calib_jax/tokens")
@@ -129,10 +130,9 @@ def build_network(config: Any, sets: Data) -> train.Network:
 
 def build_method(config: Any, name: str) -> methods.Method:
     """A method, or variant of one, with the config's options for it and for its objective."""
-    options = dict(config.method.variants.get(name, {}))
-    base = options.pop("of", name)
-    options = dict(config.method[base]) | options
-    method = methods.create(base, **_with_objective(config, name, options, (base,)))
+    base, config = run_config(config, name)
+    options = _with_objective(config, name, dict(config.method[base]), (base,))
+    method = methods.create(base, **options)
     return methods.watched(method) if config.method.watch_bins else method
 
 
@@ -160,7 +160,7 @@ def build_trainer(
     """Everything that is compiled once and used for all seeds.
 
     Args:
-      config: of the experiment.
+      config: of the run, with the settings of its variant (see `run_config`).
       sets: its data.
       method: to train with.
       handed: see `methods.Info`.
@@ -179,15 +179,18 @@ def build_trainer(
         )
         return train.make_optimizer(options.pop("name"), schedule, **options)
 
+    setup = dict(config.train)
+    test = sets.test if setup.pop("log_test") else None
     return train.Trainer(
         network or build_network(config, sets),
         method,
         make_optimizer,
         sets.train,
         sets.val,
-        train.Setup(**config.train),
+        train.Setup(**setup),
         _augment(config),
         handed,
+        test,
     )
 
 

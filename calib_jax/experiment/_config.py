@@ -8,6 +8,7 @@ from ml_collections import ConfigDict
 from calib_jax import methods
 from calib_jax._hints import expected_one_of
 from calib_jax.experiment import _robustness
+from calib_jax.experiment._variants import run_config
 
 
 def default_config() -> ConfigDict:
@@ -22,7 +23,10 @@ def default_config() -> ConfigDict:
             "method": {
                 "name": "cross_entropy",  # or several: 'cross_entropy,adafocal'
                 "watch_bins": False,  # log how training follows validation, bin by bin
-                # More rows for the tables: {"m_mixup": {"of": "mixup", "place": "features"}}
+                # More rows for the tables: {"m_mixup": {"of": "mixup", "place": "features"}}, or
+                # --variant m_mixup=mixup,place=features. A row may also have another optimizer, other
+                # training or options of its objective ({"of": "mixup", "train": {"epochs": 9}, "method":
+                # {"focal": {"gamma": 5.0}}}), and so may a method ({"brier": {"train": …}}).
                 "variants": ConfigDict(),
                 **{name: methods.options(name) for name in methods.NAMES},
             },
@@ -71,6 +75,7 @@ def default_config() -> ConfigDict:
                 "accumulate": 1,  # parts of a batch whose gradients are averaged
                 "sharding": "replicated",  # or fsdp: parameters dealt out over the devices
                 "sum_loss": False,  # minimise the sum over the batch, not the mean
+                "log_test": False,  # log the test set's metrics, too; nothing is selected by them
             },
             "checkpoint": {
                 "seconds": 60.0,  # at least, between two
@@ -123,12 +128,7 @@ def check(config: Any) -> None:
                 f"config.checkpoint.{key}={config.checkpoint[key]!r}: "
                 f"expected one of {', '.join(values)}"
             )
-    least = {"epochs": 1, "accumulate": 1, "steps_per_call": 0, "evaluate_every": 0, "workers": 0}
-    for key, smallest in least.items():
-        if config.train[key] < smallest:
-            raise ValueError(
-                f"config.train.{key}={config.train[key]}: expected at least {smallest}"
-            )
+    _check_training(config, "config")
     tune = config.fine_tune
     if tune.data and tune.data not in config.data.shift:
         raise ValueError(
@@ -143,10 +143,18 @@ def check(config: Any) -> None:
         raise ValueError(
             "config.tensorboard=True needs tensorboardX: pip install 'calib_jax[tensorboard]'"
         )
-    if not 0 <= config.optimizer.warmup < 1:
-        raise ValueError(
-            f"config.optimizer.warmup={config.optimizer.warmup:g}: expected a share of all steps"
-        )
+
+
+def _check_training(config: Any, where: str) -> None:
+    least = {"epochs": 1, "accumulate": 1, "steps_per_call": 0, "evaluate_every": 0, "workers": 0}
+    for key, smallest in least.items():
+        if config.train[key] < smallest:
+            raise ValueError(
+                f"{where}.train.{key}={config.train[key]}: expected at least {smallest}"
+            )
+    warmup = config.optimizer.warmup
+    if not 0 <= warmup < 1:
+        raise ValueError(f"{where}.optimizer.warmup={warmup:g}: expected a share of all steps")
 
 
 def method_names(config: Any) -> list[str]:
@@ -157,24 +165,11 @@ def method_names(config: Any) -> list[str]:
         if name not in (*methods.NAMES, *variants):
             expected = expected_one_of(name, (*methods.NAMES, *variants))
             raise ValueError(f"config.method.name={name!r}: {expected}")
-    for name, options in variants.items():
-        _check_variant(name, dict(options))
+    for name in variants:
+        _check_training(run_config(config, name)[1], f"config.method.variants.{name}")
     if not names or len(set(names)) < len(names):
         raise ValueError(f"config.method.name={config.method.name!r}: expected different methods")
     return names
-
-
-def _check_variant(name: str, options: dict[str, Any]) -> None:
-    where = f"config.method.variants.{name}"
-    if name in methods.NAMES or not name.isidentifier():
-        raise ValueError(f"{where}: expected a name of its own, letters, digits and _")
-    base = options.pop("of", "")
-    if base not in methods.NAMES:
-        raise ValueError(f"{where}.of={base!r}: {expected_one_of(base, methods.NAMES)}")
-    known = methods.options(base)
-    for key in options:
-        if key not in known:
-            raise ValueError(f"{where}.{key}: {expected_one_of(key, known)}")
 
 
 def seeds(config: Any) -> list[int]:

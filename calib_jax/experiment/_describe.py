@@ -1,14 +1,12 @@
-"""What there is, what a config would do without doing it, and what is wrong with it."""
+"""What there is, and what a config would do without doing it."""
 
-import ast
-import contextlib
 import pathlib
 from typing import Any
 
 import jax
 import numpy as np
 
-from calib_jax import data, methods, models, train
+from calib_jax import data, methods, models, report, train
 from calib_jax.experiment import _build, _config
 from calib_jax.experiment._fine_tune import num_examples
 from calib_jax.experiment._phases import phases, with_teachers
@@ -29,7 +27,8 @@ def describe(config: Any) -> str:
     for name in names:
         handed: dict[str, np.ndarray] = {}
         for phase in phases(config, name):
-            trainer = _build.build_trainer(config, sets, phase.method, handed)
+            settings = config if phase.config is None else phase.config
+            trainer = _build.build_trainer(settings, sets, phase.method, handed)
             handed |= phase.promise(sets.train)
             if not any(line.startswith("network") for line in lines):
                 state = trainer.abstract_state()
@@ -51,6 +50,10 @@ def describe(config: Any) -> str:
                 f"state {state_bytes / 1e6:.1f} MB on each device, "
                 f"up to {kept / trainer.mesh.size / 1e6:.1f} MB for the gradient of a step"
             )
+    for name in names:
+        if name in config.method.variants:
+            settings = report.settings_text(config.method.variants[name].to_dict())
+            lines.append(f"variant    {name}: {settings}")
     for share in config.fine_tune.shares if sets.tune is not None else ():
         tune, number = config.fine_tune, num_examples(share, sets)
         lines.append(f"fine-tune  {tune.data}: {tune.epochs} epochs of {number} examples")
@@ -68,13 +71,3 @@ def listing() -> str:
         first = path.read_text().partition("\n")[0].strip('"').strip()
         lines.append(f"{'config':<10}{path}: {first}")
     return "\n".join(lines)
-
-
-def in_short(error: Exception) -> str:
-    """What an error says; of what ml_collections makes of errors in config files, the last line."""
-    message = str(error).strip()
-    with contextlib.suppress(ValueError, SyntaxError):
-        # str() of a KeyError, as ml_collections passes it on, is the repr of its message.
-        message = "unknown config key " + " ".join(str(ast.literal_eval(message)).split())
-    wrapped = "Traceback" in message or "Attempted" in message
-    return message.splitlines()[-1].strip() if wrapped else message

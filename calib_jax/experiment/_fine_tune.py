@@ -29,7 +29,7 @@ def tuning_trainer(
     """Training that goes on from a trained network, on a part of another set.
 
     Args:
-      config: with `fine_tune`.
+      config: of the run, with `fine_tune`.
       sets: with `tune`.
       trained: the network's trainer and state.
       handed: with `confidence`, of the data map: the less sure half of the training set is mixed in.
@@ -51,7 +51,7 @@ def tuning_trainer(
     wanted = config.fine_tune
     changed = copy.deepcopy(config)
     changed.train.eval_batch_size = config.train.eval_batch_size or config.train.batch_size
-    changed.train.evaluate_every = 0
+    changed.train.evaluate_every, changed.train.log_test = 0, False
     changed.train.epochs, changed.train.batch_size = wanted.epochs, wanted.batch_size
     changed.optimizer.learning_rate = wanted.learning_rate or config.optimizer.learning_rate
     trainer, state = trained

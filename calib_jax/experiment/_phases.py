@@ -11,6 +11,7 @@ from calib_jax._hints import expected_one_of
 from calib_jax.data import Dataset
 from calib_jax.experiment._build import build_method
 from calib_jax.experiment._judge import CALIBRATORS
+from calib_jax.experiment._variants import run_config
 
 Handed = dict[str, np.ndarray]
 
@@ -27,6 +28,7 @@ class Phase(NamedTuple):
         the run's own: that one's training, which this run builds on. '' for one that only prepares: it
         is shared by all methods of a workdir, and the same name means the same training.
       number: of the training; those with different numbers have other random numbers.
+      config: of the training, with the settings of its method's variant; None for the experiment's.
     """
 
     name: str
@@ -35,20 +37,29 @@ class Phase(NamedTuple):
     promise: Callable[[Dataset], Handed] = lambda _: {}
     row: str = ""
     number: int = 0
+    config: Any = None
 
 
 def phases(config: Any, name: str) -> list[Phase]:
     """The phases of a method; those with its `row` compete to be its result."""
-    method = build_method(config, name)
+    method, (_, own) = build_method(config, name), run_config(config, name)
     if method.taught_by:
         *before, first = phases(config, _teacher(config, name))
         teacher = first._replace(hand_over=_teach, promise=_promise_to_teach)
         students = [
-            Phase(f"generation_{g}", method, _teach, _promise_to_teach, row=name, number=g - 1)
+            Phase(
+                f"generation_{g}",
+                method,
+                _teach,
+                _promise_to_teach,
+                row=name,
+                number=g - 1,
+                config=own,
+            )
             for g in range(2, method.generations + 1)
         ]
         return [*before, teacher, *students]
-    last = Phase("train", method, row=name)
+    last = Phase("train", method, row=name, config=own)
     records = method.wants_records or config.fine_tune.data
     return [_recording(), last] if records else [last]
 
@@ -79,7 +90,7 @@ def _teacher(config: Any, name: str) -> str:
 
 
 def _recording() -> Phase:
-    """Ordinary training that records how each example fares."""
+    """Ordinary training that records how each example fares, without any variant's settings."""
 
     def hand_over(trainer: train.Trainer, state: train.TrainState) -> Handed:
         examples = trainer.train.dataset

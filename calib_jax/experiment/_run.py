@@ -20,6 +20,7 @@ from calib_jax.experiment._judge import Judgement, check_calibrators, judge
 from calib_jax.experiment._phases import Phase, phases, with_teachers
 from calib_jax.experiment._predictions import Predictions
 from calib_jax.experiment._signals import StopRequest
+from calib_jax.experiment._variants import run_config
 
 Trained = Callable[[], tuple[train.Trainer, train.TrainState]]
 _HANDED_OVER = "handed_over.npz"
@@ -110,12 +111,13 @@ class _Runner:
         self.config, self.name, self.sets = config, name, sets
         self.say, self.should_stop, self.in_turn = say, should_stop, in_turn
         self.phases = phases(config, name)
+        _, self.run_config = run_config(config, name)
         self.first_trainer = functools.cache(lambda: self._trainer(self.phases[0], {}))
 
     def run(self, seed: int, folder: pathlib.Path) -> None:
         """All phases of one seed that are not finished; of its own, the best is its result."""
         folder.mkdir(parents=True, exist_ok=True)
-        described = json.loads(self.config.to_json()) | {"seeds": [seed]}
+        described = json.loads(self.run_config.to_json()) | {"seeds": [seed]}
         described["method"]["name"] = self.name
         _workdir.write_json(folder / "config.json", _workdir.describe(described))
         handed: dict[str, np.ndarray] = {}
@@ -154,7 +156,8 @@ class _Runner:
                     _workdir.remove(place / "checkpoints")
 
     def _trainer(self, phase: Phase, handed: dict[str, np.ndarray]) -> train.Trainer:
-        return _build.build_trainer(self.config, self.sets(), phase.method, handed)
+        config = self.config if phase.config is None else phase.config
+        return _build.build_trainer(config, self.sets(), phase.method, handed)
 
     def train_ahead(self, seeds: Sequence[int], folder: pathlib.Path) -> None:
         """Trains all seeds that are not finished at once; `run` then finds them trained."""
@@ -276,7 +279,7 @@ class _Runner:
         sets, folder, tune = self.sets(), places[-1], self.config.fine_tune
         found = _evaluate(self.config, self.name, seed, folder, sets, *trained(), seconds)
         for share in tune.shares if tune.data else ():
-            trainer = tuning_trainer(self.config, sets, trained(), handed, share, seed)
+            trainer = tuning_trainer(self.run_config, sets, trained(), handed, share, seed)
             part = f"tuned_{num_examples(share, sets)}"
             place = folder / part
             place.mkdir(exist_ok=True)

@@ -17,14 +17,14 @@ from typing import IO, Any
 import jax
 import numpy as np
 
-from calib_jax import train
+from calib_jax import methods, train
 from calib_jax.experiment._config import differences
 
 _PACKAGES = ("calib_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 # More seeds and methods may join a workdir, the data may have moved, and no result depends on the rest.
 _FREE = (
     *("seeds", "method.name", "data.dir", "tensorboard", "train.workers", "train.sharding"),
-    *("checkpoint.seconds", "checkpoint.keep"),
+    *("checkpoint.seconds", "checkpoint.keep", "train.log_test"),
 )
 _SHOWN = 8  # differences of two configs
 _LOOK_AGAIN = 1.0  # seconds between two looks at a lock that another process holds
@@ -99,7 +99,7 @@ def _owner(file: IO[str] | None) -> str:
 
 
 def claim(workdir: pathlib.Path, config: Any) -> None:
-    """Writes the config, or checks that it is the one the workdir has.
+    """Writes the config, or checks that it is the one the workdir has; new variants may join it.
 
     Raises:
       ValueError: with the differences.
@@ -113,6 +113,7 @@ def claim(workdir: pathlib.Path, config: Any) -> None:
             raise ValueError(
                 f"{path} is damaged; choose another --workdir, or remove it if the config is the same"
             ) from None
+        _share_variants(old, new)
         free = tuple(f"config.{key}:" for key in _FREE)
         found = [line for line in differences(old, new) if not line.startswith(free)]
         if found:
@@ -122,6 +123,17 @@ def claim(workdir: pathlib.Path, config: Any) -> None:
                 + "\n  ".join(found[:_SHOWN] + more)
             )
     write_json(path, describe(new))
+
+
+def _share_variants(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Give each of two configs the variants that only the other one has.
+
+    Not those with the name of a method: without one its runs are of other settings.
+    """
+    there, now = (config["method"].setdefault("variants", {}) for config in (old, new))
+    for name in there.keys() ^ now.keys():
+        if name not in methods.NAMES:
+            there[name] = now[name] = there.get(name, now.get(name))
 
 
 def describe(config: dict[str, Any]) -> dict[str, Any]:

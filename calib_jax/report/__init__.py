@@ -2,8 +2,10 @@
 
 from calib_jax.report._across import Point as Point
 from calib_jax.report._across import plot_across as plot_across
+from calib_jax.report._bin_plots import plot_bins as plot_bins
 from calib_jax.report._bin_plots import plot_correspondence as plot_correspondence
 from calib_jax.report._bin_plots import plot_gamma as plot_gamma
+from calib_jax.report._bin_plots import plot_training_bins as plot_training_bins
 from calib_jax.report._confusion import plot_confusion as plot_confusion
 from calib_jax.report._dynamics_plots import plot_dynamics as plot_dynamics
 from calib_jax.report._html import Picture as Picture
@@ -17,6 +19,7 @@ from calib_jax.report._robustness import plot_labels as plot_labels
 from calib_jax.report._robustness import plot_operations as plot_operations
 from calib_jax.report._robustness import plot_severity as plot_severity
 from calib_jax.report._robustness import robustness_table as robustness_table
+from calib_jax.report._runs import settings_text as settings_text
 from calib_jax.report._summary import summarise as summarise
 from calib_jax.report._tables import metric_table as metric_table
 from calib_jax.report._text import comparison_text as comparison_text

@@ -1,7 +1,9 @@
 """Pictures of what steers a method: calibration per bin, and AdaFocal's γ, over the epochs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,9 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from calib_jax.report._training_plots import Rows
+from calib_jax.report._plots import COLOURS
+from calib_jax.report._training_plots import STYLES, Rows, draw_band, mean_and_std
 
 _WARM, _COOL = "#c8553d", "#2f6db5"  # over-confident and focal; under-confident and inverse focal
+_UNBOUNDED = (100, 1e4, 1e8, 1e16, 1e30)  # further ticks of γ, for a run without gamma_max
 _CORRESPONDENCE = (
     ("method/train_confidence", "training: mean probability of the label", "-", "#0072b2"),
     ("method/val_confidence", "validation: confidence", "-", "#d55e00"),
@@ -29,12 +33,18 @@ def plot_gamma(rows: Rows) -> Figure:
     while the network learns.
 
     Args:
-      rows: of one run; those with `method/gamma`, or else those with `method/gap`, count.
+      rows: of one run; those with `method/gamma`, or else those with `method/gap`, count. Where a
+        method has no bins, those of the monitor do (`method/val_gap`).
 
     Returns:
       The figure.
     """
-    keys = [k for k in ("method/gamma", "method/gap") if any(k in row for row in rows)]
+    logged = {key for row in rows for key in row}
+    steering = ("method/gamma", "method/gap")
+    keys: list[str] = [key for key in steering if key in logged]
+    edges = "method/edges"
+    if not keys and "method/val_gap" in logged:
+        keys, edges = ["method/val_gap"], "method/val_edges"
     if not keys:
         raise ValueError(
             "rows: expected some with 'method/gamma' or 'method/gap', found none; "
@@ -53,7 +63,7 @@ def plot_gamma(rows: Rows) -> Figure:
         down, across, left=0.065, right=0.985, top=1 - 0.62 / height, bottom=0.42 / height,
         hspace=0.3, wspace=0.1,
     )  # fmt: skip
-    names = _bin_names(rows[-1].get("method/edges"), num_bins)
+    names = _bin_names(rows[-1].get(edges), num_bins)
     for b in range(num_bins):
         cell = grid[b // across, b % across].subgridspec(
             len(keys), 1, hspace=0.08, height_ratios=(2, 3)[-len(keys) :]
@@ -81,7 +91,7 @@ def plot_gamma(rows: Rows) -> Figure:
             Patch(color=_WARM, alpha=0.35, label="γ > 0: focal loss"),
             Patch(color=_COOL, alpha=0.35, label="γ < 0: inverse focal loss"),
         ]
-    if "method/gap" in keys:
+    if keys[-1] != "method/gamma":
         handles += [
             Patch(color=_WARM, label="confidence above accuracy on validation"),
             Patch(color=_COOL, label="below"),
@@ -112,8 +122,8 @@ def plot_correspondence(rows: Rows) -> Figure:
     num_bins = len(rows[0][keys[0]])
     values = {key: _per_bin(rows, key, num_bins) for key in keys}
     values[keys[0]] = np.where(values[keys[0]] == 0, np.nan, values[keys[0]])
-    chosen = sorted({0, num_bins // 2, num_bins - 1})
-    names = _bin_names(rows[-1].get("method/edges"), num_bins)
+    chosen = _low_middle_high(num_bins)
+    names = _bin_names(rows[-1].get("method/val_edges", rows[-1].get("method/edges")), num_bins)
     figure = Figure(figsize=(0.6 + 3.5 * len(chosen), 3.6), layout="constrained")
     for axes, b in zip(figure.subplots(1, len(chosen), squeeze=False)[0], chosen, strict=True):
         confidence, accuracy = (values[key][:, b] for key in keys[1:])
@@ -136,6 +146,124 @@ def plot_correspondence(rows: Rows) -> Figure:
     return figure
 
 
+def plot_bins(runs: Mapping[str, Sequence[Rows]]) -> Figure:
+    """The methods side by side in a low, a middle and a high validation bin, over the epochs.
+
+    Above, the calibration gap: confidence less accuracy of the bin on validation. Below, solid, the mean
+    probability that training examples in the bin give their label and, starred, the confidence of
+    validation. Means over the seeds; the gaps in a band of a standard deviation.
+
+    Args:
+      runs: for each method the rows of its runs, one run per seed; those with `method/val_gap`,
+        `method/val_confidence` and `method/train_confidence` count.
+
+    Returns:
+      The figure.
+    """
+    keys = ("method/val_gap", "method/train_confidence", "method/val_confidence")
+    gap, train, val = keys
+    kept = {
+        method: [[row for row in run if all(key in row for key in keys)] for run in seeds]
+        for method, seeds in runs.items()
+    }
+    counts = {len(row[gap]) for seeds in kept.values() for run in seeds for row in run}
+    if len(counts) != 1:
+        raise ValueError(f"runs: expected some with {', '.join(keys)}, found {len(counts)} kinds")
+    num_bins = counts.pop()
+    chosen = _low_middle_high(num_bins)
+    figure = Figure(figsize=(0.6 + 3.5 * len(chosen), 6.4), layout="constrained")
+    above, below = figure.subplots(2, len(chosen), squeeze=False)
+    for gaps, confidences, b in zip(above, below, chosen, strict=True):
+        for i, (method, seeds) in enumerate(kept.items()):
+            if not any(seeds):
+                continue
+            colour, style = COLOURS[i % len(COLOURS)], STYLES[i // len(COLOURS) % 4]
+            epochs, mean, std = mean_and_std(seeds, partial(_entry, key=gap, b=b, scale=100))
+            draw_band(gaps, epochs, mean, std, color=colour, ls=style, label=method)
+            stars = {"marker": "*", "markevery": max(1, len(epochs) // 12), "ms": 6, "lw": 0.8}
+            for key, more in ((train, {"lw": 1.8}), (val, stars)):
+                _, mean, _ = mean_and_std(seeds, partial(_entry, key=key, b=b))
+                confidences.plot(epochs, mean, style, color=colour, **more)
+        gaps.axhline(0, color="0.3", lw=0.8, ls=":")
+        gaps.set_title(f"bin {b + 1} of {num_bins}", fontsize=10)
+        confidences.set_xlabel("epoch")
+        for axes in (gaps, confidences):
+            axes.grid(alpha=0.25)
+    above[0].set_ylabel("confidence less accuracy, %")
+    below[0].set_ylabel("training (solid), validation (★)")
+    handles, labels = above[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=min(5, len(labels)), frameon=False
+    )
+    return figure
+
+
+def plot_training_bins(rows: Rows) -> Figure:
+    """Training confidence measured in other ways, in a low, a middle and a high bin over the epochs.
+
+    Above, in the bins of the validation set, the confidence in the true class and in the predicted one;
+    they become the same when training is nearly always right. Below, in bins that hold equally many
+    training examples, the confidence in the true class beside that of the validation set in bins of its
+    own, each on the range of its bin.
+
+    Args:
+      rows: of one run; those with `method/train_own_confidence` count.
+
+    Returns:
+      The figure.
+    """
+    rows = [row for row in rows if "method/train_own_confidence" in row]
+    if not rows:
+        raise ValueError("rows: expected some with method/train_own_confidence, found none")
+    epochs = [row["epoch"] for row in rows]
+    num_bins = len(rows[0]["method/train_own_confidence"])
+    chosen = _low_middle_high(num_bins)
+    blue, orange = "#0072b2", "#d55e00"
+    figure = Figure(figsize=(0.6 + 3.5 * len(chosen), 6.4), layout="constrained")
+    above, below = figure.subplots(2, len(chosen), squeeze=False)
+
+    def draw(axes: Axes, key: str, b: int, colour: str, label: str, style: str = "-") -> None:
+        values = _per_bin(rows, f"method/{key}", num_bins)[:, b]
+        values = np.where(values == 0, np.nan, values)  # no example was there
+        marker = "*" if len(epochs) == 1 else ""
+        axes.plot(epochs, values, style, color=colour, lw=1.5, label=label, marker=marker)
+
+    for axes, own, b in zip(above, below, chosen, strict=True):
+        draw(axes, "train_confidence", b, blue, "training: true class")
+        draw(axes, "train_top_confidence", b, "#000000", "training: predicted class", "--")
+        axes.set_title(f"bin {b + 1} of {num_bins}, of validation", fontsize=10)
+        for key, colour in (("train_own_edges", blue), ("val_edges", orange)):
+            inner = _per_bin(rows, f"method/{key}", num_bins - 1)
+            ends = np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (0, 1)))
+            own.fill_between(epochs, ends[:, b], ends[:, b + 1], color=colour, alpha=0.15, lw=0)
+        draw(own, "train_own_confidence", b, blue, "training: true class")
+        draw(own, "val_confidence", b, orange, "validation: predicted class")
+        own.set_title(f"bin {b + 1} of {num_bins}, each set its own", fontsize=10)
+        own.set_xlabel("epoch")
+        for one in (axes, own):
+            one.set_xlim(0, epochs[-1])
+            one.grid(alpha=0.25)
+    above[0].set_ylabel("mean probability")
+    below[0].set_ylabel("mean probability; shaded: the bins")
+    handles, labels = above[0].get_legend_handles_labels()
+    more = below[0].get_legend_handles_labels()
+    figure.legend(
+        [*handles, more[0][1]], [*labels, more[1][1]],
+        loc="outside lower center", ncols=3, frameon=False,
+    )  # fmt: skip
+    return figure
+
+
+def _entry(row: Mapping[str, Any], key: str, b: int, scale: float = 1.0) -> float:
+    """What a row has of a bin; not a number for a confidence of 0, which is that of no example."""
+    value = row[key][b]
+    return np.nan if value == 0 and key.endswith("confidence") else scale * value
+
+
+def _low_middle_high(num_bins: int) -> list[int]:
+    return sorted({0, num_bins // 2, num_bins - 1})
+
+
 def _per_bin(rows: Rows, key: str, num_bins: int) -> np.ndarray:
     """`[rows, bins]`; not a number where a row has nothing to say."""
     return np.array([row.get(key, [np.nan] * num_bins) for row in rows], float)
@@ -154,7 +282,7 @@ def _draw_gamma(axes: Axes, epochs: list[float], gamma: np.ndarray, every_bin: n
     # γ jumps from 0.2 to -0.2 when it changes sides: nothing happens in between.
     axes.set_yscale("symlog", linthresh=0.2, linscale=0.25)
     axes.set_ylim(*limits)
-    ticks = [t for t in (-2, -0.2, 0.2, 1, 5, 20) if limits[0] <= t <= limits[1]]
+    ticks = [t for t in (-2, -0.2, 0.2, 1, 5, 20, *_UNBOUNDED) if limits[0] <= t <= limits[1]]
     axes.set_yticks(ticks, [f"{t:g}".replace("-", "−") for t in ticks])
     axes.minorticks_off()
     axes.axhspan(0, limits[1], color=_WARM, alpha=0.10, lw=0)
@@ -164,8 +292,9 @@ def _draw_gamma(axes: Axes, epochs: list[float], gamma: np.ndarray, every_bin: n
     side = _WARM if gamma[-1] >= 0 else _COOL
     axes.plot(epochs[-1:], gamma[-1:], "o", ms=4, color=side, clip_on=False, zorder=3)
     above = gamma[-1] < 1  # where there is room for the number
+    number = f"{gamma[-1]:.0f}" if 100 <= gamma[-1] < 1e4 else f"{gamma[-1]:.2g}"
     axes.annotate(
-        f"{gamma[-1]:.2g}".replace("-", "−"), (epochs[-1], gamma[-1]), xytext=(-4, 5 if above else -12),
+        number.replace("-", "−"), (epochs[-1], gamma[-1]), xytext=(-4, 5 if above else -12),
         textcoords="offset points", ha="right", fontsize=8, color=side, weight="bold",
         path_effects=[withStroke(linewidth=2, foreground="white")],
     )  # fmt: skip

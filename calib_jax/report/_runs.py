@@ -44,6 +44,22 @@ def named(config: Mapping[str, Any], part: str) -> str:
     return config.get("config", config).get(part, {}).get("name", "")
 
 
+def variants(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The variants of methods by name, if config.json has any."""
+    return config.get("config", config).get("method", {}).get("variants", {})
+
+
+def settings_text(variant: Mapping[str, Any], prefix: str = "") -> str:
+    """The settings of a variant in one line: `adafocal, num_bins=10, train.epochs=50`."""
+    shown = [variant["of"]] if "of" in variant and not prefix else []
+    for key, value in variant.items():
+        if isinstance(value, Mapping):
+            shown.append(settings_text(value, f"{prefix}{key}."))
+        elif key != "of" or prefix:
+            shown.append(f"{prefix}{key}={value}")
+    return ", ".join(shown)
+
+
 def read_json(path: pathlib.Path) -> Any:
     if not path.is_file():
         raise ValueError(f"{path}: no such file; is this a workdir of calib_jax.main?")

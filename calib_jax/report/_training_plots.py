@@ -1,29 +1,34 @@
 """Pictures of training: loss, error and ECE over the epochs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from calib_jax.report._plots import COLOURS
 
 Rows = Sequence[Mapping[str, Any]]  # of one run's metrics.jsonl
 
-_STYLES = ("-", "--", "-.", ":")
+STYLES = ("-", "--", "-.", ":")
 
 _CURVES = (
     ("train/loss", "training loss, each method's own", lambda y: y),
     ("val/accuracy", "validation error, %", lambda y: 100 * (1 - y)),
     ("val/ece_mass", "validation ECE-15 equal mass, %", lambda y: 100 * y),
+    ("test/accuracy", "test error, %", lambda y: 100 * (1 - y)),
+    ("test/ece_mass", "test ECE-15 equal mass, %", lambda y: 100 * y),
 )
+_ACROSS = 3  # panels in a row
 
 
 def plot_curves(runs: Mapping[str, Sequence[Rows]]) -> Figure:
-    """Training loss, validation error and validation ECE over the epochs.
+    """Training loss, and error and ECE of validation (and of test, if logged), over the epochs.
 
-    A line per method: the mean over its seeds, in a band from the smallest to the largest. Loss is
-    the one the method minimises: levels of different methods do not compare.
+    A line per method: the mean over its seeds, in a band of a standard deviation to either side. Loss
+    is the one the method minimises: levels of different methods do not compare.
 
     Args:
       runs: for each method the rows of its runs, one run per seed. A key that no run has leaves its
@@ -36,21 +41,18 @@ def plot_curves(runs: Mapping[str, Sequence[Rows]]) -> Figure:
     panels = [curve for curve in _CURVES if any(curve[0] in row for row in rows)]
     if not panels:
         raise ValueError(f"runs: no row holds any of {', '.join(key for key, _, _ in _CURVES)}")
-    figure = Figure(figsize=(0.6 + 3.5 * len(panels), 3.6), layout="constrained")
-    for axes, (key, title, shown) in zip(
-        figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
-    ):
+    across, down = min(_ACROSS, len(panels)), -(-len(panels) // _ACROSS)
+    figure = Figure(figsize=(0.6 + 3.5 * across, 0.5 + 3.1 * down), layout="constrained")
+    for number, (key, title, shown) in enumerate(panels, start=1):
+        axes = figure.add_subplot(down, across, number)
         lowest = np.inf
         for i, (method, seeds) in enumerate(runs.items()):
-            epochs, values = _by_epoch(seeds, key)
+            epochs, mean, std = mean_and_std(seeds, partial(_entry, key=key, shown=shown))
             if not epochs:
                 continue
-            lines = [shown(np.asarray(v)) for v in values]
-            low, mean, high = np.array([(y.min(), y.mean(), y.max()) for y in lines]).T
-            colour, style = COLOURS[i % len(COLOURS)], _STYLES[i // len(COLOURS) % 4]
-            axes.fill_between(epochs, low, high, color=colour, alpha=0.18, lw=0)
-            axes.plot(epochs, mean, style, color=colour, lw=1.6, label=method)
-            lowest = min(lowest, low.min())
+            colour, style = COLOURS[i % len(COLOURS)], STYLES[i // len(COLOURS) % 4]
+            draw_band(axes, epochs, mean, std, color=colour, ls=style, label=method)
+            lowest = min(lowest, mean.min())
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("epoch")
         axes.grid(alpha=0.25)
@@ -65,11 +67,31 @@ def plot_curves(runs: Mapping[str, Sequence[Rows]]) -> Figure:
     return figure
 
 
-def _by_epoch(seeds: Sequence[Rows], key: str) -> tuple[list[float], list[list[float]]]:
-    """Epochs, and for each the values of those seeds that have one."""
+def _entry(row: Mapping[str, Any], key: str, shown: Callable[[float], float]) -> float | None:
+    return shown(row[key]) if key in row else None
+
+
+def mean_and_std(
+    seeds: Sequence[Rows], value: Callable[[Mapping[str, Any]], float | None]
+) -> tuple[list[float], np.ndarray, np.ndarray]:
+    """Return epochs, and for each mean and standard deviation over the seeds that have a value.
+
+    The deviation divides by the seeds less one, as in the tables; it is 0 where there is one seed.
+    """
     found: dict[float, list[float]] = {}
     for run in seeds:
         for row in run:
-            if key in row:
-                found.setdefault(row["epoch"], []).append(row[key])
-    return sorted(found), [found[epoch] for epoch in sorted(found)]
+            if (y := value(row)) is not None:
+                found.setdefault(row["epoch"], []).append(y)
+    epochs = sorted(found)
+    values = [np.asarray(found[epoch], float) for epoch in epochs]
+    stds = [y.std(ddof=1) if len(y) > 1 else 0.0 for y in values]
+    return epochs, np.array([y.mean() for y in values]), np.array(stds)
+
+
+def draw_band(
+    axes: Axes, epochs: list[float], mean: np.ndarray, std: np.ndarray, *, color: str, **line: Any
+) -> None:
+    """Draw a line of means in a band of a standard deviation to either side."""
+    axes.fill_between(epochs, mean - std, mean + std, color=color, alpha=0.18, lw=0)
+    axes.plot(epochs, mean, color=color, lw=1.6, **line)

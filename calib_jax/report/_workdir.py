@@ -11,7 +11,12 @@ import numpy as np
 
 from calib_jax import metrics
 from calib_jax.augment import OPS
-from calib_jax.report._bin_plots import plot_correspondence, plot_gamma
+from calib_jax.report._bin_plots import (
+    plot_bins,
+    plot_correspondence,
+    plot_gamma,
+    plot_training_bins,
+)
 from calib_jax.report._comparison import detection_table, generation_tables, shift_table
 from calib_jax.report._confusion import confusion_sections
 from calib_jax.report._dynamics_plots import plot_dynamics
@@ -25,7 +30,16 @@ from calib_jax.report._robustness import (
     plot_severity,
     robustness_table,
 )
-from calib_jax.report._runs import named, read_json, read_logits, read_rows, read_runs, run_folders
+from calib_jax.report._runs import (
+    named,
+    read_json,
+    read_logits,
+    read_rows,
+    read_runs,
+    run_folders,
+    settings_text,
+    variants,
+)
 from calib_jax.report._summary import summarise
 from calib_jax.report._tables import markdown_table
 from calib_jax.report._text import (
@@ -66,7 +80,9 @@ def write_report(workdir: str | pathlib.Path) -> str:
         first_runs.setdefault(record["method"], (record, folder))
 
     plots = {"curves": png(plot_curves(rows))}
+    settings = {m: settings_text(variants(config)[m]) for m in rows if m in variants(config)}
     sections = [
+        *_variants(settings),
         *_by_set(summary, first_runs),
         *_generations(summary),
         *_robust(summary, plots),
@@ -78,7 +94,7 @@ def write_report(workdir: str | pathlib.Path) -> str:
         *confusion_sections(first_runs, plots),
         Section("Training", pictures=[Picture(
             plots["curves"], f"Curves over the epochs of {', '.join(rows)}",
-            "Mean over the seeds, in a band from the smallest to the largest of them.",
+            "Mean over the seeds, in a band of a standard deviation to either side.",
         )]),
         Section("Configuration", code=json.dumps(config, indent=2), folded=True),
     ]  # fmt: skip
@@ -99,7 +115,8 @@ def write_report(workdir: str | pathlib.Path) -> str:
     markdown = summary_markdown(
         summary, data=named(config, "data"), model=named(config, "model"), texts=texts
     )
-    write_whole(workdir / "summary.md", markdown)
+    listed = "".join(f"- {name}: {text}\n" for name, text in settings.items())
+    write_whole(workdir / "summary.md", markdown + (f"\nVariants:\n\n{listed}" if listed else ""))
     return f"{comparison_text(summary, texts=texts)}\nreport: {workdir / 'report.html'}"
 
 
@@ -126,6 +143,14 @@ def _headline(
     if unfinished:
         text += f" Not finished, hence not counted: {', '.join(unfinished)}."
     return text
+
+
+def _variants(settings: Mapping[str, str]) -> list[Section]:
+    """What the variants among the rows are."""
+    if not settings:
+        return []
+    lines = "\n".join(f"{name}: {text}" for name, text in settings.items())
+    return [Section("Variants", "Everything else is as in the configuration below.", code=lines)]
 
 
 def _texts(runs: Runs) -> bool:
@@ -306,18 +331,28 @@ def _temperatures(record: Mapping[str, Any], split: str) -> list[tuple[str, floa
 def _bins(
     rows: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], runs: Runs, plots: dict[str, bytes]
 ) -> list[Section]:
-    """What the methods logged of their bins, the first seed of each; the pictures join `plots`."""
+    """What was logged of the methods' bins, the first seed of each; the pictures join `plots`."""
     sections = []
+    watched = {m: s for m, s in rows.items() if any("method/val_gap" in row for row in s[0])}
+    if len(watched) > 1:
+        plots["bins"] = png(plot_bins(watched))
+        sections.append(Section("Calibration of all methods, bin by bin", pictures=[Picture(
+            plots["bins"], f"Gap and confidence in three bins over the epochs of {', '.join(watched)}",
+            "Above: confidence less accuracy on validation, mean over the seeds in a band of a "
+            "standard deviation. Below: mean probability that training examples in the bin give "
+            "their label (solid), and confidence on validation (starred).",
+        )]))  # fmt: skip
     for method, seeds in rows.items():
         logged = {key for row in seeds[0] for key in row}
         seed = f"Seed {runs[method][0]['seed']}."
-        if logged & {"method/gamma", "method/gap"}:
+        if logged & {"method/gamma", "method/gap", "method/val_gap"}:
             what = "γ" if "method/gamma" in logged else "Calibration gap"
             caption = (
                 "Below: γ, focal loss above zero and inverse focal below. On top, where it was "
                 "recorded: confidence less accuracy of the bin on validation, which drives it."
                 if "method/gamma" in logged
-                else "Confidence less accuracy of the bin on validation, which drives the loss."
+                else "Confidence less accuracy of the bin on validation"
+                + (", which drives the loss." if "method/gap" in logged else ".")
             )
             plots[f"bins_{method}"] = png(plot_gamma(seeds[0]))
             sections.append(Section(f"{what} of {method}, bin by bin", pictures=[Picture(
@@ -336,5 +371,18 @@ def _bins(
                     "the shaded distance to the accuracy is the calibration gap. "
                     f"Ranges are the last ones. {seed}",
                 )],
+            ))  # fmt: skip
+        if "method/train_own_confidence" in logged:
+            plots[f"training_bins_{method}"] = png(plot_training_bins(seeds[0]))
+            sections.append(Section(
+                f"Training confidence of {method} in other bins",
+                pictures=[Picture(
+                    plots[f"training_bins_{method}"],
+                    f"Training confidence of {method} by true and predicted class, and in own bins",
+                    "Above: in the true and in the predicted class, by bins of validation. Below: "
+                    "training and validation each in bins of their own that hold equally many examples; "
+                    f"shaded, the ranges of those bins. {seed}",
+                )],
+                folded=True,
             ))  # fmt: skip
     return sections

@@ -274,11 +274,19 @@ class _Run:
                 "train/loss": sums.loss / sums.weight,
                 "train/accuracy": sums.correct / sums.weight,
                 **_under("val", trainer.judge(logits, self.labels)),
+                **_under("test", self._test_metrics(state)),
                 **_under("method", reported),
                 **spent,
             },
         )
         return trainer.after_evaluation(state, method_state)
+
+    def _test_metrics(self, state: TrainState) -> dict[str, Any]:
+        """For the log alone: what is saved, selected and reported to the method is of validation."""
+        test = self.trainer.test
+        if test is None:
+            return {}
+        return self.trainer.judge(self.trainer.predict(state, test), test.dataset.labels)
 
     def is_best(self) -> bool:
         """Whether no evaluation before was as good as the last."""

@@ -65,8 +65,21 @@ class Trainer:
         setup: Setup,
         augment: Augment | None = None,
         handed: Mapping[str, np.ndarray] = MappingProxyType({}),
+        test: Dataset | None = None,
     ) -> None:
-        """`make_optimizer` is given the steps of an epoch and of the whole run; `handed` see `Info`."""
+        """Build the programs; nothing is compiled yet.
+
+        Args:
+          network: to be trained.
+          method: to train it with.
+          make_optimizer: `(steps of an epoch, steps of the run) -> optimizer`.
+          train: examples to learn from.
+          val: examples that steer the method and that a checkpoint is selected by.
+          setup: how to train.
+          augment: of the training inputs.
+          handed: see `Info`.
+          test: examples whose metrics are logged beside those of `val`, and used for nothing else.
+        """
         self.mesh = _mesh.make_mesh()
         self.eval_batch_size = setup.eval_batch_size or setup.batch_size
         _mesh.check_batch_size("batch_size", setup.batch_size, self.mesh, setup.accumulate)
@@ -86,6 +99,7 @@ class Trainer:
         )
         _check_sizes(self.train.sizes, setup)
         self.val = self.feed(val)
+        self.test = None if test is None else self.feed(test)
         self.total_steps = setup.epochs * self.train.steps
         self.info = self.info._replace(total_steps=self.total_steps)
         self.evaluate_every = setup.evaluate_every or self.train.steps

@@ -8,7 +8,7 @@ Hugging Face layout (or another BERT as config.model.pretrained).
 Published: nothing but the name of the network.
 Our choice: BERT's own head; the first 256 tokens; AdamW 2e-5 with linear decay after a tenth of
 warm-up, weight decay 0.01 on matrices, clipping at 1; batch 32, 10 epochs, long enough for
-over-confidence to grow; the split of newsgroups_cnn.py.
+over-confidence to grow; the split and the MMCE of newsgroups_cnn.py.
 """
 
 from calib_jax import experiment
@@ -18,6 +18,7 @@ def get_config():
     config = experiment.default_config()
     config.seeds = (0, 1, 2, 3, 4)
     config.method.name = "cross_entropy,brier,mmce,label_smoothing,flsd53,adafocal"
+    config.method.mmce.double_normalised = True  # as its weight of 2 is published for
     config.data.name = "newsgroups"
     config.data.options.by_date = False  # True: a shift in time
     config.data.max_length = 256

@@ -212,5 +212,40 @@ def test_watching_logs_training_confidence_by_validation_bin_and_changes_nothing
         shown["val_confidence"] - shown["val_accuracy"], shown["gap"], atol=1e-6
     )
     np.testing.assert_array_equal(after.confidence, 0)
+    # The same of the predicted class, by its own probability.
+    top = probs.max(1)[4:]
+    bins = np.searchsorted(np.asarray(first.edges), top, side="right")
+    expected = [top[bins == b].mean() if (bins == b).any() else 0.0 for b in range(5)]
+    np.testing.assert_allclose(shown["train_top_confidence"], expected, rtol=1e-5)
+    # Bins of equal training mass: by rank, each example once, however often it was met.
+    ascending = np.sort(p)
+    ranks = np.arange(len(p)) * 5 // len(p)
+    expected = [ascending[ranks == b].mean() for b in range(5)]
+    np.testing.assert_allclose(shown["train_own_confidence"], expected, rtol=1e-5)
+    ends = [(ascending[ranks == b].max(), ascending[ranks == b + 1].min()) for b in range(4)]
+    np.testing.assert_allclose(shown["train_own_edges"], np.mean(ends, axis=1), rtol=1e-5)
+    # An epoch in which nothing was seen has nothing of the one before.
+    again = method.after_epoch(after, lambda: (LOGITS, LABELS), jax.random.key(0))
+    np.testing.assert_array_equal(again.before.own, 0)
     direct = plain.after_epoch(plain.init(INFO), lambda: (LOGITS, LABELS), jax.random.key(0))
     np.testing.assert_array_equal(first.method.gamma, direct.gamma)
+
+
+def test_the_monitor_has_bins_of_its_own_whatever_the_method_has() -> None:
+    """Appendix H: a method with 4 bins, watched by 15 as every other."""
+    plain = methods.create("adafocal", num_bins=4)
+    method = methods.watched(plain)
+    evaluate = lambda: (LOGITS, LABELS)  # noqa: E731
+    after = method.after_epoch(method.init(INFO), evaluate, jax.random.key(0))
+    shown = method.report(after, LOGITS, LABELS)
+    own = plain.report(after.method, LOGITS, LABELS)
+    for key in ("gamma", "edges", "gap"):
+        np.testing.assert_array_equal(shown[key], own[key])
+    assert {key: len(shown[key]) for key in ("gamma", "gap", "edges")} == {
+        "gamma": 4, "gap": 4, "edges": 3,
+    }  # fmt: skip
+    confidence, correct = metrics.top_label(LOGITS, LABELS)
+    bins = metrics.bin_stats(confidence, correct, num_bins=15, scheme="mass")
+    np.testing.assert_allclose(shown["val_edges"], bins.edges[1:-1], rtol=1e-6)
+    np.testing.assert_allclose(shown["val_gap"], bins.gap, atol=1e-6)
+    assert len(shown["val_confidence"]) == len(shown["train_confidence"]) == 15

@@ -49,7 +49,12 @@ def test_curves_are_means_over_seeds_in_a_band() -> None:
     )
     np.testing.assert_allclose(ece.lines[0].get_ydata(), [2.0 * e for e in range(1, 6)])
     band = ece.collections[0].get_paths()[0].vertices[:, 1]
+    # Seeds at 1, 2 and 3 times the epoch: a mean of 2 and a standard deviation of 1.
     assert (band.min(), band.max()) == pytest.approx((1.0, 15.0))
+    band = loss.collections[0].get_paths()[0].vertices[:, 1]
+    std = losses.std(0, ddof=1)
+    assert band.max() == pytest.approx((losses.mean(0) + std).max())
+    assert band.min() == pytest.approx((losses.mean(0) - std).min())
     assert loss.get_yscale() == "log"
     assert error.get_ylim()[0] == 0
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["ce", "adafocal"]
@@ -175,6 +180,89 @@ def test_correspondence_of_few_bins_and_one_epoch() -> None:
     assert all(line.get_marker() == "*" for line in figure.axes[0].lines), "a point is seen"
     with pytest.raises(ValueError, match=r"expected some with method/train_confidence, .*none"):
         report.plot_correspondence(_gamma_rows())
+
+
+def _monitor_rows(scale: float = 1.0, epochs: int = 6, num_bins: int = 15) -> list[dict]:
+    rows = _correspondence_rows(epochs, num_bins)
+    for row in rows:
+        confidence = np.array(row["method/train_confidence"])
+        row["method/val_edges"] = row.pop("method/edges")
+        row["method/val_gap"] = (scale * np.linspace(-0.2, 0.2, num_bins)).tolist()
+        row["method/train_top_confidence"] = (confidence + 0.01).tolist()
+        row["method/train_own_confidence"] = (confidence + 0.02).tolist()
+        row["method/train_own_edges"] = np.linspace(0.2, 0.9, num_bins - 1).tolist()
+    return rows
+
+
+def test_titles_are_of_the_bins_that_are_shown() -> None:
+    """A method with five bins, watched by fifteen."""
+    rows = [
+        watched | row for watched, row in zip(_monitor_rows(), _gamma_rows(num_bins=5), strict=True)
+    ]
+    gammas = report.plot_gamma(rows)
+    assert len(gammas.axes) == 2 * 5
+    assert gammas.axes[-2].get_title() == "bin 5:  p 0.999950 to 1"
+    titles = [axes.get_title() for axes in report.plot_correspondence(rows).axes]
+    assert titles == ["bin 1:  p 0 to 0.30", "bin 8:  p 0.60 to 0.65", "bin 15:  p 0.950 to 1"]
+    # Of a method without bins, those of the monitor.
+    gaps = report.plot_gamma(_monitor_rows())
+    assert len(gaps.axes) == 15
+    assert gaps.axes[-1].get_title() == "bin 15:  p 0.950 to 1"
+
+
+def test_bins_of_methods_side_by_side() -> None:
+    runs = {"ce": [_monitor_rows(1.0), _monitor_rows(3.0)], "none": [_runs(1)[0]]}
+    runs["focal"] = [_monitor_rows(2.0)]
+    runs["focal"][0][1]["method/train_confidence"][0] = 0.0  # no example was there
+    figure = report.plot_bins(runs)
+    assert [axes.get_title() for axes in figure.axes[:3]] == [
+        "bin 1 of 15", "bin 8 of 15", "bin 15 of 15",
+    ]  # fmt: skip
+    low, _, high, below = figure.axes[:4]
+    np.testing.assert_allclose(low.lines[0].get_ydata(), -40)  # the mean of -20 and -60
+    band = high.collections[0].get_paths()[0].vertices[:, 1]
+    std = 20 * np.sqrt(2)
+    assert (band.min(), band.max()) == pytest.approx((40 - std, 40 + std))
+    train, val, other, _ = below.lines
+    np.testing.assert_allclose(train.get_ydata(), [0.2 + 0.05 * e for e in range(1, 7)])
+    np.testing.assert_allclose(val.get_ydata(), [0.3 + 0.05 * e for e in range(1, 7)])
+    assert (train.get_marker(), val.get_marker()) == ("None", "*")
+    assert np.isnan(other.get_ydata()[1])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["ce", "focal"]
+    assert _drawn(figure).std() > 10
+    with pytest.raises(ValueError, match="expected some with method/val_gap"):
+        report.plot_bins({"ce": _runs(1)})
+
+
+def test_training_bins_by_class_and_in_bins_of_their_own() -> None:
+    figure = report.plot_training_bins([{"epoch": 0.0}, *_monitor_rows()])
+    above, below = figure.axes[2], figure.axes[5]  # of the last bin
+    true, top = (line.get_ydata() for line in above.lines)
+    np.testing.assert_allclose(true, [0.8 + 0.05 * e for e in range(1, 7)])
+    np.testing.assert_allclose(top - true, 0.01)
+    own, val = (line.get_ydata() for line in below.lines)
+    np.testing.assert_allclose(own - true, 0.02)
+    np.testing.assert_allclose(val, [0.9 + 0.05 * e for e in range(1, 7)])
+    ends = [c.get_paths()[0].vertices[:, 1] for c in below.collections]
+    assert [(y.min(), y.max()) for y in ends] == [pytest.approx((0.9, 1)), pytest.approx((0.95, 1))]
+    assert _drawn(figure).std() > 10
+    assert _drawn(report.plot_training_bins(_monitor_rows(epochs=1))).std() > 5
+    with pytest.raises(ValueError, match="expected some with method/train_own_confidence"):
+        report.plot_training_bins(_correspondence_rows())
+
+
+def test_curves_of_the_test_set_where_they_were_logged() -> None:
+    runs = _runs(2)
+    for run in runs:
+        for row in run:
+            row |= {"test/accuracy": row["val/accuracy"] - 0.1, "test/ece_mass": 0.5}
+    figure = report.plot_curves({"ce": runs})
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles[3:] == ["test error, %", "test ECE-15 equal mass, %"]
+    np.testing.assert_allclose(
+        figure.axes[3].lines[0].get_ydata(), [100 * (0.2 + 0.1 / e) for e in range(1, 6)]
+    )
+    np.testing.assert_allclose(figure.axes[4].lines[0].get_ydata(), 50)
 
 
 def test_focal_losses_are_those_of_the_library() -> None:

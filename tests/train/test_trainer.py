@@ -168,5 +168,5 @@ def test_what_a_method_reports_outlives_the_state_it_is_part_of(tmp_path) -> Non
         (state,) = train.fit([trainer], [0], [checkpoints], [log])
     first, last = log.rows()
     np.testing.assert_allclose(last["method/gamma"], state.method.method.gamma, rtol=1e-6)
-    np.testing.assert_allclose(last["method/train_confidence"], state.method.before, rtol=1e-6)
+    np.testing.assert_allclose(last["method/train_confidence"], state.method.before.true, rtol=1e-6)
     assert first["method/gamma"] != last["method/gamma"]

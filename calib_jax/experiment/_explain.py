@@ -1,0 +1,46 @@
+"""Errors that a user can do something about, in one line."""
+
+import ast
+import contextlib
+import traceback
+
+import jax
+from absl import flags
+
+
+def explain(error: Exception, *, parsed: bool) -> str | None:
+    """Return the line that a user should read; `None` if the error is not the user's doing.
+
+    Args:
+      error: what ended a command.
+      parsed: whether the command line was understood, config file included, before.
+    """
+    if isinstance(error, jax.errors.JaxRuntimeError):
+        if jax.process_count() == 1:
+            return None
+        why = in_short(error).splitlines()[0]
+        return (
+            f"the processes lost each other ({why}). "
+            "The same command goes on from the last checkpoint."
+        )
+    if isinstance(error, ValueError | OSError | flags.Error):
+        return in_short(error)
+    if parsed:
+        return None
+    if isinstance(error, NameError | ImportError | SyntaxError):  # in the config file
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = error if isinstance(error, SyntaxError) else last
+        return f"{where.filename}, line {where.lineno}: {error}"
+    if isinstance(error, AttributeError | KeyError | TypeError):
+        return in_short(error)
+    return None
+
+
+def in_short(error: Exception) -> str:
+    """What an error says; of what ml_collections makes of errors in config files, the last line."""
+    message = str(error).strip()
+    with contextlib.suppress(ValueError, SyntaxError):
+        # str() of a KeyError, as ml_collections passes it on, is the repr of its message.
+        message = "unknown config key " + " ".join(str(ast.literal_eval(message)).split())
+    wrapped = "Traceback" in message or "Attempted" in message
+    return message.splitlines()[-1].strip() if wrapped else message

@@ -1,0 +1,115 @@
+"""Variants: rows of a comparison that differ from the config in a method's options or in training."""
+
+import ast
+import contextlib
+import copy
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from calib_jax import methods
+from calib_jax._hints import expected_one_of
+
+# Parts of the config that a variant may change; `method`: options of the objective it trains with.
+_SECTIONS = ("method", "optimizer", "train")
+# Commas separate settings, but for those in brackets or quotes.
+_SETTING = re.compile(r"""(?:[^,(\['"]|\([^)]*\)|\[[^\]]*\]|'[^']*'|"[^"]*")+""")
+
+
+def run_config(config: Any, name: str) -> tuple[str, Any]:
+    """Return what a row of the comparison is trained with.
+
+    Args:
+      config: of the experiment.
+      name: of a method or variant. A method may have an entry of its own among the variants, too.
+
+    Returns:
+      The name of the method, and the config with the variant's settings merged into it.
+
+    Raises:
+      ValueError: a setting that does not exist, or has another type.
+    """
+    if name not in config.method.variants:
+        return name, config
+    where = f"config.method.variants.{name}"
+    settings = config.method.variants[name]
+    if not isinstance(settings, ConfigDict):
+        raise ValueError(f"{where}={settings!r}: expected settings such as {{'of': 'focal'}}")
+    settings = settings.to_dict()
+    if (name in methods.NAMES and "of" in settings) or not name.isidentifier():
+        raise ValueError(f"{where}: expected a name of its own, letters, digits and _")
+    method = settings.pop("of", name)
+    if method not in methods.NAMES:
+        raise ValueError(f"{where}.of={method!r}: {expected_one_of(method, methods.NAMES)}")
+    merged = copy.deepcopy(config)
+    for section in _SECTIONS:
+        changes = settings.pop(section, {})
+        allowed = methods.OBJECTIVES if section == "method" else config[section]
+        _update(merged[section], changes, f"{where}.{section}", allowed)
+    _update(merged.method[method], settings, where, (*config.method[method], *_SECTIONS))
+    return method, merged
+
+
+def _update(section: ConfigDict, changes: Any, where: str, allowed: Iterable[str]) -> None:
+    """Change keys of a part of a config, of which only those in `allowed` may be changed."""
+    if not isinstance(changes, Mapping):
+        raise ValueError(f"{where}={changes!r}: expected settings of {', '.join(allowed)}")
+    for key, value in changes.items():
+        if key not in allowed:
+            raise ValueError(f"{where}.{key}: {expected_one_of(key, allowed)}")
+        before = section.get(key)
+        if isinstance(before, ConfigDict):
+            _update(before, value, f"{where}.{key}", before)
+            continue
+        try:
+            section[key] = value
+        except TypeError:
+            kind = type(before).__name__
+            raise ValueError(
+                f"{where}.{key}={value!r}: expected {kind}, such as {before!r}"
+            ) from None
+
+
+def add_variants(config: Any, texts: Sequence[str]) -> None:
+    """Add variants as they are written on the command line to a config, and to its `method.name`.
+
+    Args:
+      config: to be changed.
+      texts: `NAME=METHOD,KEY=VALUE,…`, such as `'ada_10=adafocal,num_bins=10,train.epochs=5'`.
+
+    Raises:
+      ValueError: a text of another form, a name that is taken, or a setting that does not exist.
+    """
+    for text in texts:
+        name, _, rest = text.partition("=")
+        method, *settings = (part.strip() for part in _SETTING.findall(rest) or [""])
+        if not method or "=" in method or not all("=" in setting for setting in settings):
+            raise ValueError(f"--variant {text}: expected NAME=METHOD,KEY=VALUE,KEY=VALUE,…")
+        if name in config.method.variants:
+            raise ValueError(
+                f"--variant {text}: the config has a variant {name!r}; change it by "
+                f"--config.method.variants.{name}.KEY=VALUE"
+            )
+        variant: dict[str, Any] = {"of": method}
+        for setting in settings:
+            path, _, value = setting.partition("=")
+            *sections, key = path.split(".")
+            inner = variant
+            for section in sections:
+                inner = inner.setdefault(section, {})
+            inner[key] = _value(value)
+        config.method.variants[name] = variant
+        run_config(config, name)
+        named = [n.strip() for n in config.method.name.split(",")]
+        if name not in named:
+            config.method.name = ",".join([*named, name])
+
+
+def _value(text: str) -> Any:
+    """A number, a truth value, a tuple or, if it is nothing of that, the text itself."""
+    for parse in (ast.literal_eval, float):
+        with contextlib.suppress(ValueError, SyntaxError):
+            return parse(text)
+    return text
