@@ -81,12 +81,20 @@ class Table:
         for key, value in inputs.items():
             self._inputs.setdefault(key, []).append(value)
 
-    def add_once(self, row: Row, label: int, text: str) -> None:
-        """Keeps an example unless the same text came with the same label before."""
-        if (label, text) in self._seen:
+    def add_once(self, row: Row, label: int, text: str, key: str | None = None) -> None:
+        """Keep an example unless the same text came with the same label before.
+
+        Args:
+          row: the line it is from.
+          label: its class.
+          text: the example as it is kept.
+          key: what makes two texts the same; without it, the text.
+        """
+        key = text if key is None else key
+        if (label, key) in self._seen:
             self.leave_out(row, "repeat a text and its label")
             return
-        self._seen.add((label, text))
+        self._seen.add((label, key))
         self.add(row, label, text=text)
 
     def malformed(self, row: Row, why: str) -> None:
