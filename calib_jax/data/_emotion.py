@@ -17,6 +17,7 @@ import unicodedata
 import zipfile
 import zlib
 
+from calib_jax.data._counts import ROWS
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import find, lines
 from calib_jax.data._rows import Row, Table, stratified, unquote
@@ -73,8 +74,8 @@ def goemotions(
     The label neutral does not count; comments without another, and those whose emotions belong to
     several groups, are left out. Two comments are the same if they differ in nothing but emojis, the
     amount of white space, and a space before a punctuation mark: the paper does not state its rule, and
-    this one gives every number of its table 13, 27,963 / 3,524 / 3,533 comments in all. The comment
-    itself is kept as it was written, emojis included.
+    this one gives every number of its table 13, 27,963 / 3,524 / 3,533 comments in all. So all
+    comments of nothing but emojis are the same. A comment that is kept is kept as it was written.
     """
     part = {"val": "dev"}.get(split, split)
     path = find(
@@ -102,8 +103,7 @@ def goemotions(
             table.add_once(row, found.pop(), text, _without_emojis(text))
         else:
             table.leave_out(row, "have several classes" if found else "are neutral")
-    expected = {"train": 43_410, "val": 5_426, "test": 5_427}[split]
-    return table.dataset(split, EKMAN, expected)
+    return table.dataset(split, EKMAN, ROWS["goemotions"][split])
 
 
 def _without_emojis(text: str) -> str:
@@ -145,8 +145,7 @@ def empathetic_dialogues(
             table.malformed(row, f"emotion {cells[2][:20]!r}" if text else "empty text")
         else:
             table.add_once(row, classes[cells[2]], text)
-    expected = {"train": 19_532, "val": 2_769, "test": 2_546}[split]
-    return table.dataset(split, PLUTCHIK, expected)
+    return table.dataset(split, PLUTCHIK, ROWS["empathetic_dialogues"][split])
 
 
 def isear(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01) -> Dataset:
@@ -180,7 +179,7 @@ def isear(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0
             table.leave_out(row, "report nothing")
         else:
             table.add_once(row, WITH_SHAME.index(emotion), text)
-    dataset = table.dataset(split, WITH_SHAME, 7_666)
+    dataset = table.dataset(split, WITH_SHAME, ROWS["isear"]["all"])
     num_train = round(0.6 * len(dataset))
     parts = stratified(dataset.labels, (num_train, (len(dataset) - num_train) // 2))
     return dataset.take(parts[("train", "val", "test").index(split)])
@@ -218,8 +217,7 @@ def dailydialog(
         _add_turns(table, dialogue, position, turns, numbers)
         position += len(turns)
     table.num_rows = position  # turns, not dialogues
-    expected = {"train": 87_170, "val": 8_069, "test": 7_740}[split]
-    return table.dataset(split, EKMAN, expected)
+    return table.dataset(split, EKMAN, ROWS["dailydialog"][split])
 
 
 def _add_turns(
@@ -242,9 +240,9 @@ def ssec(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.
 
     The partner of `empathetic_dialogues`. Of the training file, 5 % are the training split, to
     fine-tune with, and the rest is validation, with the same shares of each class. The paper's text has
-    it the other way round, but its table 17 has the larger part for validation, as here. By its rules as
-    stated there are 1,286 tweets for validation, where the table has 1,274. The files are not at hand
-    for the tests, which check the numbers of rows of the completeness check only (2,914 + 1,956).
+    it the other way round, but its table 17 has the larger part for validation, as here. Of the
+    published file these rules leave 1,286 tweets for validation; the table has 1,274. The files are not
+    at hand for the tests.
     """
     part = "test" if split == "test" else "train"
     file = f"{part}-combined-0.66.csv"
@@ -274,7 +272,7 @@ def ssec(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.
             table.add_once(row, found[0], text)
         else:
             table.leave_out(row, "have several emotions" if found else "have no emotion")
-    dataset = table.dataset(split, PLUTCHIK, 1_956 if split == "test" else 2_914)
+    dataset = table.dataset(split, PLUTCHIK, ROWS["ssec"][part])
     if split == "test":
         return dataset
     train, val = stratified(dataset.labels, (round(_FINE_TUNING * len(dataset)),))
@@ -314,7 +312,7 @@ def emotion_stimulus(
                 table.malformed(row, "no sentence with its emotion")
             else:
                 table.add_once(row, classes[emotion], text)
-    dataset = table.dataset(split, WITH_SHAME, 2_414)
+    dataset = table.dataset(split, WITH_SHAME, ROWS["emotion_stimulus"]["all"])
     num_train = round(_FINE_TUNING * len(dataset))
     parts = stratified(dataset.labels, (num_train, (len(dataset) - num_train) // 2))
     return dataset.take(parts[("train", "val", "test").index(split)])

@@ -12,13 +12,13 @@ import numpy as np
 
 from calib_jax.data import _tfds
 from calib_jax.data._cache import cached
+from calib_jax.data._counts import ROWS
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import find, official, split_positions
 from calib_jax.data._tiny_imagenet import MEAN, STD
 
 _SIDE = 224  # of what the network sees
 _RESIZED = 256  # the shorter side before the center crop
-COUNT = {"train": 1_281_167, "validation": 50_000}
 _CHUNK = 4096  # records per read of the scan for labels
 
 
@@ -58,7 +58,7 @@ def imagenet(
         labels=records.labels,
         ids=np.arange(n, dtype=np.int32),
         label_names=records.label_names,
-        notes=official("images", n, COUNT[part]),
+        notes=official("images", n, ROWS["imagenet"][part]),
         mean=MEAN,
         std=STD,
         read=partial(read, records.source),

@@ -9,9 +9,10 @@ from functools import partial
 import numpy as np
 
 from calib_jax.data import _tfds
+from calib_jax.data._counts import ROWS
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import find, official
-from calib_jax.data._imagenet import COUNT, Records, find_imagenet, prepared, read
+from calib_jax.data._imagenet import Records, find_imagenet, prepared, read
 from calib_jax.data._tiny_imagenet import MEAN, STD
 
 _TFDS = "imagenet2012_corrupted"  # tfds's builder, which makes the images instead of reading them
@@ -35,10 +36,6 @@ def imagenet_c(
     ImageNet's by the published procedure. Where these are prepared and the published ones are not there,
     they are read, under that builder's name and with a note.
     """
-    if split != "test":
-        raise ValueError(f"imagenet_c: split={split!r}: expected 'test', the only one there is")
-    if not re.fullmatch("[a-z_]+", corruption):
-        raise ValueError(f"imagenet_c: corruption={corruption!r}: expected a name such as 'fog'")
     path = find(
         "imagenet_c",
         data_dir,
@@ -46,6 +43,10 @@ def imagenet_c(
         "Get ImageNet-C (blur.tar, digital.tar, extra.tar, noise.tar, weather.tar) from "
         "zenodo.org/records/2235448 and unpack it to <data folder>/ImageNet-C/.",
     )
+    if split != "test":
+        raise ValueError(f"imagenet_c: split={split!r}: expected 'test', the only one there is")
+    if not re.fullmatch("[a-z_]+", corruption):
+        raise ValueError(f"imagenet_c: corruption={corruption!r}: expected a name such as 'fog'")
     clean = prepared(find_imagenet(data_dir), "validation", cache_dir)
     if path.name == _tfds.INFO:
         made = prepared(path, "validation", cache_dir)
@@ -101,7 +102,7 @@ def _matched(
         labels=clean.labels[ids],
         ids=ids,
         label_names=clean.label_names,
-        notes=notes + official("images", len(known), COUNT["validation"]),
+        notes=notes + official("images", len(known), ROWS["imagenet"]["validation"]),
         mean=MEAN,
         std=STD,
         read=partial(read, source, cropped=True),

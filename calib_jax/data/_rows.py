@@ -106,8 +106,22 @@ class Table:
         place = f"{row.path.parent.name}/{row.path.name}:{row.line}"
         self._left_out.setdefault(why, []).append(place)
 
-    def dataset(self, split: str, label_names: tuple[str, ...], expected: int) -> Dataset:
-        """All examples, in the order of the files; `expected` is the official number of rows."""
+    def dataset(
+        self,
+        split: str,
+        label_names: tuple[str, ...],
+        expected: int = 0,
+        *,
+        kept: int = 0,
+    ) -> Dataset:
+        """Return all examples, in the order of the files, with a note if they are only a sample.
+
+        Args:
+          split: `'train'`, `'val'` or `'test'`.
+          label_names: one per class.
+          expected: the official number of rows, whether they can be used or not.
+          kept: the official number of examples, where that of rows is not known.
+        """
         notes = self._malformed.notes(self.num_rows)
         for why, places in self._left_out.items():
             first = list(dict.fromkeys(places))  # a line may hold several rows
@@ -115,6 +129,8 @@ class Table:
             notes += (f"{len(places)} of {self.num_rows} rows {why}: {shown}; left out",)
         if self.num_rows < _SAMPLE * expected:
             notes += official("rows", self.num_rows, expected)
+        if len(self._labels) < _SAMPLE * kept:
+            notes += official("examples", len(self._labels), kept)
         if not self._labels:
             raise ValueError(
                 f"{self._name}: none of the {self.num_rows} rows can be used; "

@@ -9,9 +9,10 @@ Published: 90 epochs, batch 4096, SGD 0.1 x batch / 256, Nesterov momentum 0.9, 
 60 and 80, L2 1e-4 (a weight decay of 2e-4), five epochs of warm-up, bfloat16; alpha 0.02 for both;
 smoothing of 0.01; 2 runs. 25,000 of the official validation images steer the labels, the others are
 the test set.
-Our choice: validation images are taken from the training set, as everywhere here; 5,000 of them for the
-buckets, after every fifth epoch for RandAug's 100; corruptions of 5,000 test images, from tfds's
-imagenet2012_corrupted where it is prepared, else made of them.
+Our choice: 50,000 validation images are taken from the training set, as everywhere here (the published
+cut: --config.data.options.halve_validation=True); 5,000 of them for the buckets, after every fifth epoch
+for RandAug's 100; corruptions of 5,000 test images, from the published ImageNet-C, or as tfds's
+imagenet2012_corrupted makes them, where one of these is there.
 """
 
 from calib_jax import experiment
@@ -40,6 +41,7 @@ def get_config(percent="100"):
     config.method.augmix_autolabel.alpha = 0.02
     config.method.augmix_autolabel.validation_subset = 5000
     config.data.name = "imagenet"
+    config.data.options.halve_validation = False
     config.data.num_train = 0 if percent == "100" else _TRAIN * int(percent) // 100
     config.model.name = "resnet50_imagenet"
     config.model.dtype = "bfloat16"
