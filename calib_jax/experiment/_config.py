@@ -74,7 +74,8 @@ def default_config() -> ConfigDict:
             },
             "checkpoint": {
                 "seconds": 60.0,  # at least, between two
-                "best": "val/nll",  # one more is kept, by that; or val/refinement, ece, ece_mass, accuracy, f1
+                # One more is kept by this metric: val/nll, refinement, ece, ece_mass, accuracy or f1.
+                "best": "val/nll",
                 "select": "last",  # or best: which of them is evaluated
                 "keep": True,  # all of a finished run, not only those of networks that are results
             },
