@@ -78,7 +78,7 @@ def _photographs(n: int) -> data.Dataset:
         rng.integers(0, CLASSES, n).astype(np.int32),
         np.arange(n, dtype=np.int32),
         tuple(map(str, range(CLASSES))),
-        read=partial(_imagenet._read, records),
+        read=partial(_imagenet.read, records),
     )
 
 

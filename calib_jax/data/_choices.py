@@ -9,6 +9,7 @@ import csv
 import pathlib
 from typing import Any
 
+from calib_jax.data._counts import ROWS
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._rows import Row, Table, finish, json_fields, locate
 
@@ -51,7 +52,7 @@ def swag(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.
             continue
         label = int(cells[11]) if cells[11] in ("0", "1", "2", "3") else cells[11]
         _add(table, row, cells[4], cells[5], cells[7:11], label)
-    return finish(table, split, source, _NAMES, 73_546 if split == "train" else 20_006)
+    return finish(table, split, source, _NAMES, ROWS["swag"][part])
 
 
 def hellaswag(
@@ -99,7 +100,7 @@ def hellaswag(
             table.leave_out(row, f"are not of {source}")
             continue
         _add(table, row, context, start, endings, label, whole_context=whole_context)
-    return finish(table, split, found, _NAMES, 39_905 if split == "train" else 10_042)
+    return finish(table, split, found, _NAMES, ROWS["hellaswag"][part])
 
 
 def _add(

@@ -6,6 +6,7 @@ import re
 import numpy as np
 
 from calib_jax.data import _tfds
+from calib_jax.data._counts import ROWS
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import Malformed, find, lines, official, split_positions
 
@@ -76,7 +77,8 @@ def _cifar(
         labels=labels,
         ids=ids,
         label_names=names,
-        notes=malformed.notes(n) + official("images", n, 10_000 if split == "test" else 50_000),
+        notes=malformed.notes(n)
+        + official("images", n, ROWS[name]["test" if split == "test" else "train"]),
         mean=MEAN,
         std=STD,
     )

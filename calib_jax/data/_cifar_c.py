@@ -5,6 +5,7 @@ import pathlib
 import numpy as np
 
 from calib_jax.data._cifar import MEAN, STD
+from calib_jax.data._counts import ROWS
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import find, official
 
@@ -80,7 +81,7 @@ def _read(
         labels=np.array(labels[rows], np.int32),
         ids=np.arange(n, dtype=np.int32),
         label_names=names,
-        notes=official("images", n, 10_000),
+        notes=official("images", n, ROWS[clean]["test"]),
         mean=MEAN,
         std=STD,
     )

@@ -6,6 +6,7 @@ import zlib
 
 import numpy as np
 
+from calib_jax.data._counts import ROWS
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import Malformed, find, official, split_positions
 
@@ -52,7 +53,8 @@ def fashion_mnist(
         labels=labels.astype(np.int32),
         ids=np.arange(n, dtype=np.int32),
         label_names=_NAMES,
-        notes=malformed.notes(n) + official("images", n, 10_000 if split == "test" else 60_000),
+        notes=malformed.notes(n)
+        + official("images", n, ROWS["fashion_mnist"]["test" if split == "test" else "train"]),
         mean=(0.2860,),
         std=(0.3530,),
     )

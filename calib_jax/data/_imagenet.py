@@ -1,4 +1,4 @@
-"""ImageNet and ImageNet-C as tfds prepares them, streamed: images are decoded and cropped when read."""
+"""ImageNet as tfds prepares it, streamed: images are decoded and cropped when read."""
 
 import hashlib
 import io
@@ -6,19 +6,19 @@ import math
 import os
 import pathlib
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from calib_jax.data import _tfds
 from calib_jax.data._cache import cached
+from calib_jax.data._counts import ROWS
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import find, official, split_positions
 from calib_jax.data._tiny_imagenet import MEAN, STD
 
 _SIDE = 224  # of what the network sees
-_RESIZED = 256  # the shorter side before the centre crop
-_COUNT = {"train": 1_281_167, "validation": 50_000}
+_RESIZED = 256  # the shorter side before the center crop
 _CHUNK = 4096  # records per read of the scan for labels
 
 
@@ -27,104 +27,106 @@ def imagenet(
     data_dir: pathlib.Path | None,
     *,
     num_val: int = 50_000,
+    halve_validation: bool = False,
     cache_dir: str | os.PathLike[str] = "~/.cache/calib_jax",
 ) -> Dataset:
-    """1,281,167 + 50,000 colour images of 1,000 classes, 224x224 when read.
+    """1,281,167 + 50,000 color images of 1,000 classes, 224x224 when read.
 
     The official test images have no labels, so the official validation images are the test split.
     Validation: the first `num_val` training images in the order of numpy's
     `default_rng(0).permutation`. An id is the record's position in its tfds split.
 
+    With `halve_validation`, as in the AutoLabel paper, all training images are the training split, and
+    the official validation images are halved at random (`default_rng(0).permutation`): 25,000 for
+    validation, 25,000 for test.
+
     Training reads a random part of the image (8 to 100 % of its area, sides 3:4 to 4:3) and mirrors
-    every second one; evaluation scales the shorter side to 256 and takes the centre.
+    every second one; evaluation scales the shorter side to 256 and takes the center.
 
     The labels lie among the images, so the first use reads through the whole split once (minutes);
-    they are then kept in `cache_dir`.
+    they are then kept in `cache_dir`. The images are not at hand for the tests, which check the numbers
+    of the completeness check only.
     """
-    info = find(
+    official_train = split == "train" or (split == "val" and not halve_validation)
+    part = "train" if official_train else "validation"
+    records = prepared(find_imagenet(data_dir), part, cache_dir)
+    n = len(records.labels)
+    whole = Dataset(
+        name="imagenet",
+        split=split,
+        inputs={},
+        labels=records.labels,
+        ids=np.arange(n, dtype=np.int32),
+        label_names=records.label_names,
+        notes=official("images", n, ROWS["imagenet"][part]),
+        mean=MEAN,
+        std=STD,
+        read=partial(read, records.source),
+    )
+    if not halve_validation:
+        return whole.take(split_positions("imagenet", split, n, num_val))
+    if split == "train":
+        return whole
+    val, test = np.split(np.random.default_rng(0).permutation(n), [n // 2])
+    return whole.take(val if split == "val" else test)
+
+
+def find_imagenet(data_dir: pathlib.Path | None) -> pathlib.Path:
+    """Find ImageNet as tfds prepared it: its `dataset_info.json`."""
+    return find(
         "imagenet",
         data_dir,
         _tfds.patterns("imagenet2012"),
         "Get ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar from image-net.org and prepare tfds's "
         "imagenet2012 in the data folder with file_format='array_record'.",
     )
-    part = "validation" if split == "test" else "train"
-    whole = _open("imagenet", split, info, part, cache_dir, cropped=False)
-    return whole.take(split_positions("imagenet", split, len(whole), num_val))
 
 
-def imagenet_c(
-    split: str,
-    data_dir: pathlib.Path | None,
-    *,
-    corruption: str = "",
-    severity: int = 5,
-    cache_dir: str | os.PathLike[str] = "~/.cache/calib_jax",
-) -> Dataset:
-    """ImageNet's 50,000 test images under one of 19 corruptions at a severity of 1 to 5.
+class Records(NamedTuple):
+    """One split of a prepared set.
 
-    There is a test split only. Ids are positions in it, which are not those of ImageNet's test split.
+    Attributes:
+      source: gives a record by its position.
+      label_names: one per class: its number in WordNet.
+      labels: int32 `[n]`.
+      files: name of each image's file, str `[n]`; of training images, whose many names nobody asks
+        for, `[0]`.
     """
-    info = find(
-        "imagenet_c",
-        data_dir,
-        corrupted_patterns(corruption, severity),
-        "Get ImageNet-C from zenodo.org/records/2235448 and prepare tfds's "
-        f"imagenet2012_corrupted/{corruption}_{severity} in the data folder with "
-        "file_format='array_record'.",
-    )
-    if split != "test":
-        raise ValueError(f"imagenet_c: split={split!r}: expected 'test', the only one there is")
-    return _open("imagenet_c", split, info, "validation", cache_dir, cropped=True)
+
+    source: Any
+    label_names: tuple[str, ...]
+    labels: np.ndarray
+    files: np.ndarray
 
 
-def corrupted_patterns(corruption: str, severity: int) -> tuple[str, ...]:
-    """Where the corrupted images of that kind may lie."""
-    return _tfds.patterns(f"imagenet2012_corrupted/{corruption}_{severity}")
-
-
-def _open(
-    name: str,
-    split: str,
-    info: pathlib.Path,
-    part: str,
-    cache_dir: str | os.PathLike[str],
-    *,
-    cropped: bool,
-) -> Dataset:
-    """All images of one split of a prepared folder; `cropped` if they were before they were stored."""
+def prepared(info: pathlib.Path, part: str, cache_dir: str | os.PathLike[str]) -> Records:
+    """Open one split of the prepared folder that `info` is the description of."""
     source, names = _tfds.open_split(info.parent, part)
     # The fingerprint of a prepared set: versions, shard lengths and checksums are in this file.
     key = hashlib.sha256(info.read_bytes() + part.encode()).hexdigest()
-    labels = cached(
-        pathlib.Path(cache_dir), f"imagenet_labels_{key[:24]}", partial(_labels, source)
+    index = cached(
+        pathlib.Path(cache_dir), f"imagenet_index_{key[:24]}", partial(_index, source, part)
     )
-    n = len(source)
-    return Dataset(
-        name=name,
-        split=split,
-        inputs={},
-        labels=labels["labels"],
-        ids=np.arange(n, dtype=np.int32),
-        label_names=names,
-        notes=official("images", n, _COUNT[part]),
-        mean=MEAN,
-        std=STD,
-        read=partial(_read, source, cropped=cropped),
-    )
+    return Records(source, names, index["labels"], index["files"])
 
 
-def _labels(source: Any) -> dict[str, np.ndarray]:
+def _index(source: Any, part: str) -> dict[str, np.ndarray]:
+    """Read through a split for its labels and, but for the training split, the names of its files."""
     labels = np.empty(len(source), np.int32)
+    files: list[str] = []
     for start in range(0, len(source), _CHUNK):
         rows = range(start, min(start + _CHUNK, len(source)))
-        labels[rows.start : rows.stop] = [record["label"] for record in source.__getitems__(rows)]
-    return {"labels": labels}
+        records = source.__getitems__(rows)
+        labels[rows.start : rows.stop] = [record["label"] for record in records]
+        if part != "train":
+            files += [os.fsdecode(record["file_name"]) for record in records]
+    return {"labels": labels, "files": np.array(files, str)}
 
 
-def _read(
+def read(
     source: Any, position: int, rng: np.random.Generator | None, *, cropped: bool = False
 ) -> dict[str, np.ndarray]:
+    """Decode the image of a record; `cropped` if it was before it was stored."""
     from PIL import Image
 
     record = source[position]
@@ -132,7 +134,8 @@ def _read(
         with Image.open(io.BytesIO(record["image"])) as image:
             pixels = image.convert("RGB")
     except OSError as error:
-        raise ValueError(f"imagenet: record {position} is no image ({error})") from error
+        name = os.fsdecode(record.get("file_name", "without a name"))
+        raise ValueError(f"imagenet: record {position}, {name}, is no image ({error})") from error
     box = None if cropped else _box(*pixels.size, rng)
     pixels = pixels.resize((_SIDE, _SIDE), Image.Resampling.BILINEAR, box=box)
     array = np.asarray(pixels)

@@ -21,7 +21,8 @@ from calib_jax.data._emotion import (
     ssec,
 )
 from calib_jax.data._fashion_mnist import fashion_mnist
-from calib_jax.data._imagenet import corrupted_patterns, imagenet, imagenet_c
+from calib_jax.data._imagenet import imagenet
+from calib_jax.data._imagenet_c import corrupted_patterns, imagenet_c
 from calib_jax.data._newsgroups import newsgroups
 from calib_jax.data._pairs import mnli, msrp, qqp, snli, twitter_ppdb
 from calib_jax.data._svhn import svhn
@@ -88,7 +89,7 @@ def load(
 def has_corrupted(
     name: str, corruption: str, severity: int, data_dir: str | os.PathLike[str] | None = None
 ) -> bool:
-    """Whether the publishers' corrupted images of a set are there; `data_dir` as in `load`."""
+    """Whether files of a set's corrupted images are there; `data_dir` as in `load`."""
     folder = _folder(data_dir)
     patterns: tuple[str, ...] = ()
     if name in FOLDERS:

@@ -5,6 +5,7 @@ import pathlib
 
 import numpy as np
 
+from calib_jax.data._counts import ROWS
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import Malformed, find, official, split_positions
 
@@ -13,7 +14,6 @@ _HOW = (
     "Get 20news-bydate.tar.gz from qwone.com/~jason/20Newsgroups and unpack it, so that "
     "20news-bydate-train/ and 20news-bydate-test/ lie in the data folder."
 )
-_COUNT = {"train": 11_314, "test": 7_532}
 
 
 def newsgroups(
@@ -84,7 +84,7 @@ def newsgroups(
     notes = malformed.notes(n)
     if empty:
         notes += (f"{empty} of {len(positions)} posts are empty without their header; kept",)
-    for part, expected in _COUNT.items():
+    for part, expected in ROWS["newsgroups"].items():
         notes += official(f"{part} posts", count[part], expected)
     return Dataset(
         name="newsgroups",

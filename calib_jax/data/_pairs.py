@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from calib_jax.data._counts import ROWS, TWITTER_PPDB_PAIRS
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import find, split_positions
 from calib_jax.data._rows import Row, Source, Table, finish, json_fields, locate, unquote, with_ids
@@ -35,7 +36,7 @@ def snli(
     official_test: bool = False,
     max_malformed: float = 0.01,
 ) -> Dataset:
-    """570,000 pairs: the second sentence follows from the first, contradicts it, or neither.
+    """569,033 labeled pairs: the second sentence follows from the first, contradicts it, or neither.
 
     As in the papers, validation and test are halves of the dev file, drawn by position. With
     `official_test` they are the dev and the test file. Pairs without a majority label (`-`) are left
@@ -51,12 +52,12 @@ def snli(
         "Get snli_1.0.zip from nlp.stanford.edu/projects/snli and unzip it to <data folder>/snli_1.0/.",
         whole=official_test,
     )
-    expected = {"train": 549_367, "dev": 9_842, "test": 9_824}[part]
+    expected = ROWS["snli"][part]
     return _inference("snli", split, source, _Columns(7, 8, -1), expected, max_malformed)
 
 
 def mnli(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01) -> Dataset:
-    """400,000 pairs as SNLI's, of ten genres: its shifted partner.
+    """402,517 pairs as SNLI's, of ten genres: its shifted partner.
 
     The official test set has no labels: validation and test are halves of the matched dev file, drawn
     by position, as in the papers.
@@ -71,7 +72,7 @@ def mnli(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.
         "Get multinli_1.0.zip from cims.nyu.edu/~sbowman/multinli and unzip it "
         "to <data folder>/multinli_1.0/.",
     )
-    expected = 392_702 if split == "train" else 9_815
+    expected = ROWS["mnli"][part]
     return _inference("mnli", split, source, _Columns(8, 9, -1), expected, max_malformed)
 
 
@@ -82,7 +83,7 @@ def qqp(
     official_test: bool = False,
     max_malformed: float = 0.01,
 ) -> Dataset:
-    """400,000 pairs of questions: are they the same?
+    """404,276 pairs of questions: are they the same?
 
     GLUE's test file has no labels: validation and test are halves of its dev file, drawn by position,
     as in the papers. With `official_test` they are the dev and the test file, for copies whose test
@@ -109,8 +110,7 @@ def qqp(
         # Quora wrote it as csv and those who cut it did again, so quotes may be there twice.
         first, second = (unquote(unquote(cell)) for cell in cells[3:5])
         _add(table, row, first, second, cells[5], _PARAPHRASE)
-    expected = {"train": 363_846, "dev": 40_430, "test": 0}[part]
-    return finish(table, split, source, _PARAPHRASE_NAMES, expected)
+    return finish(table, split, source, _PARAPHRASE_NAMES, ROWS["qqp"][part])
 
 
 def twitter_ppdb(
@@ -119,9 +119,9 @@ def twitter_ppdb(
     """51,524 pairs of tweets with the same link, judged by six people: QQP's shifted partner.
 
     A pair is a paraphrase if four or more say so, and none if two or fewer do; pairs with three votes
-    are left out. There is no dev file: validation and test are halves of the test file, drawn by
-    position. More rows may be malformed than elsewhere: many lines of Desai & Durrett's file hold no
-    pair.
+    are left out, and the 51,524 are what remains. There is no dev file: validation and test are halves
+    of the test file, 10,370 lines, drawn by position. More rows may be malformed than elsewhere: many
+    lines of Desai & Durrett's file hold no pair. The files are not at hand for the tests.
     """
     part = "train" if split == "train" else "test"
     file = f"Twitter_URL_Corpus_{part}.txt"
@@ -147,8 +147,9 @@ def twitter_ppdb(
             table.leave_out(row, "have three votes of six")
         else:
             _add(table, row, cells[0], cells[1], "01"[votes[1] > "3"], _PARAPHRASE)
-    expected = 42_200 if split == "train" else 9_324
-    return finish(table, split, source, _PARAPHRASE_NAMES, expected)
+    if split == "train":
+        return table.dataset(split, _PARAPHRASE_NAMES, kept=TWITTER_PPDB_PAIRS["train"])
+    return finish(table, split, source, _PARAPHRASE_NAMES, ROWS["twitter_ppdb"]["test"])
 
 
 def msrp(
@@ -174,7 +175,7 @@ def msrp(
     )
     table = Table("msrp", max_malformed)
     _read_tsv(table, path, _Columns(3, 4, 0, 5), "Quality\t", _PARAPHRASE)
-    dataset = table.dataset(split, _PARAPHRASE_NAMES, 1_725 if part == "test" else 4_076)
+    dataset = table.dataset(split, _PARAPHRASE_NAMES, ROWS["msrp"][part])
     return with_ids(dataset, split_positions("msrp", split, table.num_rows, num_val))
 
 

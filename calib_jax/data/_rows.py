@@ -81,12 +81,20 @@ class Table:
         for key, value in inputs.items():
             self._inputs.setdefault(key, []).append(value)
 
-    def add_once(self, row: Row, label: int, text: str) -> None:
-        """Keeps an example unless the same text came with the same label before."""
-        if (label, text) in self._seen:
+    def add_once(self, row: Row, label: int, text: str, key: str | None = None) -> None:
+        """Keep an example unless the same text came with the same label before.
+
+        Args:
+          row: the line it is from.
+          label: its class.
+          text: the example as it is kept.
+          key: what makes two texts the same; without it, the text.
+        """
+        key = text if key is None else key
+        if (label, key) in self._seen:
             self.leave_out(row, "repeat a text and its label")
             return
-        self._seen.add((label, text))
+        self._seen.add((label, key))
         self.add(row, label, text=text)
 
     def malformed(self, row: Row, why: str) -> None:
@@ -98,8 +106,22 @@ class Table:
         place = f"{row.path.parent.name}/{row.path.name}:{row.line}"
         self._left_out.setdefault(why, []).append(place)
 
-    def dataset(self, split: str, label_names: tuple[str, ...], expected: int) -> Dataset:
-        """All examples, in the order of the files; `expected` is the official number of rows."""
+    def dataset(
+        self,
+        split: str,
+        label_names: tuple[str, ...],
+        expected: int = 0,
+        *,
+        kept: int = 0,
+    ) -> Dataset:
+        """Return all examples, in the order of the files, with a note if they are only a sample.
+
+        Args:
+          split: `'train'`, `'val'` or `'test'`.
+          label_names: one per class.
+          expected: the official number of rows, whether they can be used or not.
+          kept: the official number of examples, where that of rows is not known.
+        """
         notes = self._malformed.notes(self.num_rows)
         for why, places in self._left_out.items():
             first = list(dict.fromkeys(places))  # a line may hold several rows
@@ -107,6 +129,8 @@ class Table:
             notes += (f"{len(places)} of {self.num_rows} rows {why}: {shown}; left out",)
         if self.num_rows < _SAMPLE * expected:
             notes += official("rows", self.num_rows, expected)
+        if len(self._labels) < _SAMPLE * kept:
+            notes += official("examples", len(self._labels), kept)
         if not self._labels:
             raise ValueError(
                 f"{self._name}: none of the {self.num_rows} rows can be used; "

@@ -6,12 +6,12 @@ import zlib
 import numpy as np
 
 from calib_jax.data._cifar import MEAN, STD
+from calib_jax.data._counts import ROWS
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import Malformed, find, official, split_positions
 
 # What scipy.io.loadmat raises for web pages, cut and damaged files and other versions of the format.
 _NOT_MAT = (ValueError, TypeError, LookupError, OSError, NotImplementedError, zlib.error)
-_COUNT = {"train": 73_257, "test": 26_032}
 
 
 def svhn(
@@ -55,7 +55,7 @@ def svhn(
         labels=labels,
         ids=np.arange(n, dtype=np.int32),
         label_names=tuple("0123456789"),
-        notes=malformed.notes(n) + official("images", n, _COUNT[part]),
+        notes=malformed.notes(n) + official("images", n, ROWS["svhn"][part]),
         mean=MEAN,
         std=STD,
     )

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from calib_jax.data._counts import ROWS
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import Malformed, find, lines, official, split_positions
 
@@ -57,7 +58,8 @@ def tiny_imagenet(
         labels=labels[ids],
         ids=np.array(ids, np.int32),
         label_names=_names(folder, wnids),
-        notes=notes + official("images", n, 10_000 if split == "test" else 100_000),
+        notes=notes
+        + official("images", n, ROWS["tiny_imagenet"]["test" if split == "test" else "train"]),
         mean=MEAN,
         std=STD,
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from calib_jax import methods
+from calib_jax import methods, train
 from calib_jax._hints import expected_one_of
 from calib_jax.experiment import _robustness
 from calib_jax.experiment._variants import run_config
@@ -79,7 +79,8 @@ def default_config() -> ConfigDict:
             },
             "checkpoint": {
                 "seconds": 60.0,  # at least, between two
-                "best": "val/nll",  # the metric, smaller is better, by which one more is kept
+                # One more is kept by this metric: val/nll, refinement, ece, ece_mass, accuracy or f1.
+                "best": "val/nll",
                 "select": "last",  # or best: which of them is evaluated
                 "keep": True,  # all of a finished run, not only those of networks that are results
             },
@@ -121,7 +122,7 @@ def check(config: Any) -> None:
       ValueError: with the key, its value and what was expected.
     """
     _robustness.check(config.robustness)
-    allowed = {"best": ("val/nll", "val/ece", "val/ece_mass"), "select": ("last", "best")}
+    allowed = {"best": tuple(train.SELECTION), "select": ("last", "best")}
     for key, values in allowed.items():
         if config.checkpoint[key] not in values:
             raise ValueError(

@@ -9,10 +9,19 @@ from calib_jax.data import Dataset
 from calib_jax.experiment._predictions import Predictions
 
 _LONGEST = 300  # characters of a text
+_KEPT = {
+    "test": 2000
+}  # of the test set more than are listed: those common to all seeds need their texts
+_LISTED = 20
+
+
+def num_kept(split: str) -> int:
+    """How many errors of a split are written down."""
+    return _KEPT.get(split, _LISTED)
 
 
 def confident_errors(
-    predictions: Predictions, part: Dataset, texts: np.ndarray, number: int = 20
+    predictions: Predictions, part: Dataset, texts: np.ndarray, number: int = _LISTED
 ) -> list[dict[str, Any]]:
     """The errors with the highest confidence, the highest first.
 

@@ -5,6 +5,8 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
+from calib_jax import train
+
 
 def best_of(
     generations: Sequence[tuple[pathlib.Path, dict[str, Any]]], folder: pathlib.Path, metric: str
@@ -17,7 +19,7 @@ def best_of(
     Args:
       generations: folder and evaluation of each network, the first teacher first if there is one.
       folder: of the run; what is shown of the best generation is copied there.
-      metric: by which it is chosen, as in `config.checkpoint.best`; smaller is better.
+      metric: by which it is chosen, as in `config.checkpoint.best`; of equals the first.
     """
     _, last = generations[-1]
     if len(generations) == 1:
@@ -25,7 +27,9 @@ def best_of(
     key = metric.removeprefix("val/")
     numbered = list(enumerate(generations, start=1))
     own = [(n, g) for n, g in numbered if g[1]["method"] == last["method"]]
-    number, (place, best) = min(own, key=lambda item: item[1][1]["validation"][key])
+    number, (place, best) = min(
+        own, key=lambda item: train.cost(metric, item[1][1]["validation"][key])
+    )
     for part in ("logits", "plots"):
         shutil.copytree(place / part, folder / part, dirs_exist_ok=True)
     for name in ("metrics.jsonl", "errors.json"):

@@ -13,7 +13,7 @@ import numpy as np
 from calib_jax import report, train
 from calib_jax.experiment import _build, _config, _robustness, _workdir
 from calib_jax.experiment._detection import detect
-from calib_jax.experiment._errors import confident_errors
+from calib_jax.experiment._errors import confident_errors, num_kept
 from calib_jax.experiment._fine_tune import num_examples, tuning_trainer
 from calib_jax.experiment._generations import best_of
 from calib_jax.experiment._judge import Judgement, check_calibrators, judge
@@ -331,7 +331,9 @@ def _evaluate(
     sizes = [leaf.size for leaf in jax.tree.leaves(state.params)]
     if sets.texts:
         errors = {
-            split: confident_errors(predicted[split], parts[split], sets.texts[split])
+            split: confident_errors(
+                predicted[split], parts[split], sets.texts[split], num_kept(split)
+            )
             for split in judged
         }
         _workdir.write_json(folder / "errors.json", errors)

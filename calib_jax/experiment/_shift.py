@@ -71,10 +71,9 @@ def _official(
     """The publishers' edition of the images that the test set holds."""
     name = f"{test.name}_c"
     everything = data.load(name, "test", data_dir, corruption=corruption, severity=severity)
-    note = f"{corruption} {severity} from the files of {name}"
-    if everything.read:  # in an order of its own: as many images, not the very same
-        spread = everything.take(np.arange(len(test)) * len(everything) // len(test))
-        return dataclasses.replace(spread, notes=(*everything.notes, note))
+    note = f"{corruption} {severity} from the files of {everything.name}"
+    if everything.read:  # matched by file name when it was read: its ids are the test set's
+        return dataclasses.replace(_same_images(everything, test), notes=(*everything.notes, note))
     if test.ids.max() >= len(everything):
         raise ValueError(
             f"{name}: {len(everything)} images of {corruption}, but the test set has "
@@ -84,6 +83,18 @@ def _official(
     if not np.array_equal(part.labels, test.labels):
         raise ValueError(f"{name}: labels.npy disagrees with the labels of {test.name}'s test set")
     return dataclasses.replace(part, label_names=test.label_names, notes=(*everything.notes, note))
+
+
+def _same_images(everything: Dataset, test: Dataset) -> Dataset:
+    """The images with the test set's ids, in its order."""
+    position = {number: i for i, number in enumerate(everything.ids.tolist())}
+    missing = [number for number in test.ids.tolist() if number not in position]
+    if missing:
+        raise ValueError(
+            f"{everything.name}: {len(missing)} of the {len(test)} test images are not there, the "
+            f"first is number {missing[0]}; get the complete files"
+        )
+    return everything.take([position[number] for number in test.ids.tolist()])
 
 
 def _made(test: Dataset, corruption: str, severity: int) -> Dataset:

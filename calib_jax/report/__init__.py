@@ -6,6 +6,8 @@ from calib_jax.report._bin_plots import plot_bins as plot_bins
 from calib_jax.report._bin_plots import plot_correspondence as plot_correspondence
 from calib_jax.report._bin_plots import plot_gamma as plot_gamma
 from calib_jax.report._bin_plots import plot_training_bins as plot_training_bins
+from calib_jax.report._common_errors import common_errors as common_errors
+from calib_jax.report._common_errors import plot_common_errors as plot_common_errors
 from calib_jax.report._confusion import plot_confusion as plot_confusion
 from calib_jax.report._dynamics_plots import plot_dynamics as plot_dynamics
 from calib_jax.report._html import Picture as Picture

@@ -91,7 +91,7 @@ def write_report(workdir: str | pathlib.Path) -> str:
         *_reliability(summary, first_runs),
         *_labels(rows, first_runs, plots),
         *_bins(rows, first_runs, plots),
-        *confusion_sections(first_runs, plots),
+        *confusion_sections(records, plots),
         Section("Training", pictures=[Picture(
             plots["curves"], f"Curves over the epochs of {', '.join(rows)}",
             "Mean over the seeds, in a band of a standard deviation to either side.",

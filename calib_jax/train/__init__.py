@@ -1,7 +1,9 @@
 """Training: the pure step, what compiles it, the loop around it, and its checkpoints."""
 
 from calib_jax.train._abreast import Abreast as Abreast
+from calib_jax.train._checkpoints import SELECTION as SELECTION
 from calib_jax.train._checkpoints import Checkpoints as Checkpoints
+from calib_jax.train._checkpoints import cost as cost
 from calib_jax.train._feed import Feed as Feed
 from calib_jax.train._log import Log as Log
 from calib_jax.train._loop import DivergedError as DivergedError

@@ -15,6 +15,21 @@ from orbax.checkpoint import checkpoint_managers as policies
 from calib_jax.train._processes import is_first, together, wait_for_all, whole
 from calib_jax.train._step import TrainState
 
+# Metrics of the validation set by which a checkpoint can be chosen, and whether more is better.
+SELECTION = {
+    "val/nll": False,
+    "val/refinement": False,
+    "val/ece": False,
+    "val/ece_mass": False,
+    "val/accuracy": True,
+    "val/f1": True,
+}
+
+
+def cost(metric: str, value: float) -> float:
+    """Return a value of one of `SELECTION` so that less is better."""
+    return -value if SELECTION[metric] else value
+
 
 class Checkpoints:
     """The newest checkpoints of a run and the best one.
@@ -24,7 +39,7 @@ class Checkpoints:
 
     Args:
       folder: where they are; made if need be.
-      best: the metric by which one more is kept, e.g. `'val/ece_mass'`; smaller is better.
+      best: the metric by which one more is kept, one of `SELECTION`; of equals the earliest.
       newest: how many of the latest are kept.
       say: called with a line for the user.
     """
@@ -39,18 +54,23 @@ class Checkpoints:
     ) -> None:
         self._say, self.best, self._folder = say, best, folder.absolute()
         self._put_aside_if_without_metrics()
+
+        def quality(metrics: Mapping[str, float]) -> Any:
+            # Of equals the earliest: it is saved in any run, later ones only if time has come.
+            return -cost(best, metrics[best]), -metrics.get("step", 0)
+
         keep = policies.AnyPreservationPolicy(
             [
                 policies.LatestN(newest),
                 policies.BestN(
-                    get_metric_fn=lambda metrics: -metrics[best],
+                    get_metric_fn=quality,
                     n=1,
                     keep_checkpoints_without_metrics=False,
                 ),
             ]
         )
         options = ocp.CheckpointManagerOptions(
-            preservation_policy=keep, best_fn=lambda metrics: metrics[best], best_mode="min"
+            preservation_policy=keep, best_fn=quality, best_mode="max"
         )
         handlers = {"state": ocp.StandardCheckpointHandler(), "check": ocp.JsonCheckpointHandler()}
         self._manager = ocp.CheckpointManager(
@@ -75,7 +95,7 @@ class Checkpoints:
             state=ocp.args.StandardSave(state),
             check=ocp.args.JsonSave({"fingerprint": _fingerprint(state)}),
         )
-        known = {self.best: metrics[self.best]} if metrics else None
+        known = {self.best: metrics[self.best], "step": step} if metrics else None
         self._manager.save(step, args=items, metrics=known, force=True)
 
     def wait(self) -> None:

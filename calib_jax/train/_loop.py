@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calib_jax.train._abreast import Abreast, Alone
-from calib_jax.train._checkpoints import Checkpoints
+from calib_jax.train._checkpoints import Checkpoints, cost
 from calib_jax.train._feed import Piece
 from calib_jax.train._log import Log
 from calib_jax.train._processes import Agreement, together
@@ -199,7 +199,7 @@ class _Run:
         self.shown = shown  # one of several seeds is enough to look at
         self.looked = time.monotonic()
         rows = log.rows()
-        self.best = min((row[checkpoints.best] for row in rows), default=math.inf)
+        self.lowest_cost = min(map(self._cost, rows), default=math.inf)
         # A run that was resumed has taken the time of all its parts.
         self.began = self.looked - (rows[-1]["perf/seconds"] if rows else 0.0)
         self.labels = jax.device_put(trainer.val.dataset.labels)
@@ -290,9 +290,12 @@ class _Run:
 
     def is_best(self) -> bool:
         """Whether no evaluation before was as good as the last."""
-        before = self.best
+        before = self.lowest_cost
         self._finish_reading()
-        return self.best < before
+        return self.lowest_cost < before
+
+    def _cost(self, row: dict[str, Any]) -> float:
+        return cost(self.checkpoints.best, row[self.checkpoints.best])
 
     def _write(self) -> None:
         """Appends the line of the last evaluation, if it is still to be written."""
@@ -302,7 +305,7 @@ class _Run:
         self._check(jax.device_get(sums))
         row = {key: np.asarray(value).tolist() for key, value in values.items()}
         self.unwritten, self.row = None, row
-        self.best = min(self.best, row[self.checkpoints.best])
+        self.lowest_cost = min(self.lowest_cost, self._cost(row))
         row["perf/seconds"] = round(time.monotonic() - self.began, 3)
         row["perf/examples_per_second"] = round(self.progress.rate(), 1)
         self.log.append(row)

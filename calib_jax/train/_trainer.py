@@ -305,7 +305,9 @@ def _validation_metrics(logits: jax.Array, labels: jax.Array) -> dict[str, jax.A
     confidence, correct = metrics.top_label(logits, labels)
     return {
         "nll": metrics.nll(logits, labels),
+        "refinement": metrics.refinement(logits, labels),
         "accuracy": metrics.accuracy(logits, labels),
+        "f1": metrics.f1(logits, labels, average="macro"),
         "ece": metrics.ece(confidence, correct),
         "ece_mass": metrics.ece(confidence, correct, scheme="mass"),
     }

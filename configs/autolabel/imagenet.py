@@ -11,10 +11,11 @@ both; smoothing of 0.01; 2 runs. 25,000 of the official validation images steer 
 others are the test set.
 Label smoothing is swept from 0.01 to 0.1 by the variants randaug_ls_01, ..., randaug_ls_10 and
 augmix_ls_01, ..., augmix_ls_10; randaug_ls and augmix_ls have the published best.
-Our choice: validation images are taken from the training set, as everywhere here; 5,000 of them for
-the buckets, for RandAug's 100 (82 of which differ) after every fifth epoch by five steps at once;
-corruptions of 5,000 test images, from tfds's imagenet2012_corrupted where it is prepared, else made
-of them.
+Our choice: 50,000 validation images are taken from the training set, as everywhere here (the
+published cut: --config.data.options.halve_validation=True); 5,000 of them for the buckets, for
+RandAug's 100 (82 of which differ) after every fifth epoch by five steps at once; corruptions of 5,000
+test images, from the published ImageNet-C, or as tfds's imagenet2012_corrupted makes them, where one
+of these is there, else made of them.
 """
 
 from calib_jax import experiment
@@ -45,6 +46,7 @@ def get_config(percent="100"):
     config.method.augmix_autolabel.alpha = 0.02
     config.method.augmix_autolabel.validation_subset = 5000
     config.data.name = "imagenet"
+    config.data.options.halve_validation = False
     config.data.num_train = 0 if percent == "100" else _TRAIN * int(percent) // 100
     config.model.name = "resnet50_imagenet"
     config.model.dtype = "bfloat16"

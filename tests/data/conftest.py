@@ -81,7 +81,7 @@ def tfds_imagenet(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
             {
                 "image": _png(np.stack([np.full_like(row, i), column, row], axis=-1)),
                 "label": i % 3,
-                "file_name": f"{i}.JPEG",
+                "file_name": f"ILSVRC2012_val_{i:08d}.JPEG",
             }
             for i in range(first, first + n)
         ]
@@ -100,5 +100,10 @@ def tfds_imagenet(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         {**example, "image": _png(np.stack([np.full_like(square, 200 + i), square, square], -1))}
         for i, example in enumerate(examples(100, 5))
     ]
+    # The published folders: class by class, each image 20 brighter than its number.
+    for i, example in enumerate(examples(100, 5)):
+        path = folder / f"ImageNet-C/weather/fog/2/n{example['label']}/{example['file_name']}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((224, 224, 3), 120 + i, np.uint8)).save(path, "PNG")
     _prepare(folder / "imagenet2012_corrupted", "fog_3", features, {"validation": corrupted})
     return folder

@@ -202,8 +202,22 @@ def test_votes_become_labels(tmp_path: pathlib.Path) -> None:
         f"3 of 10 rows are malformed: {where}:8 (blank), {where}:9 (1 of 3 columns), "
         f"{where}:10 (votes '4 of 6'); left out",
         f"1 of 10 rows have three votes of six: {where}:4; left out",
-        "not the complete set: 10 of 42200 rows",
+        "not the complete set: 6 of 42200 examples",
     )
+
+
+def test_tweets_are_complete_by_their_lines(tmp_path: pathlib.Path) -> None:
+    # 10,370 lines of which a tenth have three votes: complete, although fewer pairs are left.
+    path = tmp_path / "TwitterPPDB/Twitter_URL_Corpus_test.txt"
+    lines = [f"first {i}\tb\t({3 if i % 10 == 0 else 5}, 6)\thttp://x" for i in range(10_370)]
+    _write(path, lines)
+    halves = [data.load("twitter_ppdb", s, tmp_path) for s in ("val", "test")]
+    assert sum(len(half) for half in halves) == 9_333
+    assert not any("complete" in note for half in halves for note in half.notes)
+    # As many lines as pairs are left of the whole file: a sample of it.
+    _write(path, lines[:9_324])
+    note = "not the complete set: 9324 of 10370 rows"
+    assert data.load("twitter_ppdb", "test", tmp_path).notes[-1] == note
 
 
 def test_tweets_are_halved_unless_they_are(tmp_path: pathlib.Path) -> None:

@@ -106,10 +106,10 @@ def test_labels_are_scanned_once(
     monkeypatch.setattr(_imagenet, "_CHUNK", 3)  # several reads, the last one shorter
     first = data.load("imagenet", "train", tfds_imagenet, num_val=5, cache_dir=tmp_path)
 
-    def no_scan(source: object) -> None:
+    def no_scan(source: object, part: str) -> None:
         raise AssertionError("scanned again")
 
-    monkeypatch.setattr(_imagenet, "_labels", no_scan)
+    monkeypatch.setattr(_imagenet, "_index", no_scan)
     second = data.load("imagenet", "train", tfds_imagenet, num_val=5, cache_dir=tmp_path)
     np.testing.assert_array_equal(first.labels, second.labels)
     with pytest.raises(AssertionError, match="scanned again"):  # another split, other labels
@@ -117,26 +117,100 @@ def test_labels_are_scanned_once(
 
 
 def test_a_damaged_image_is_named() -> None:
-    with pytest.raises(ValueError, match="record 0 is no image"):
-        _imagenet._read([{"image": b"\xff\xd8 no jpeg"}], 0, None)
+    with pytest.raises(ValueError, match="record 0, without a name, is no image"):
+        _imagenet.read([{"image": b"\xff\xd8 no jpeg"}], 0, None)
 
 
-def test_imagenet_c_is_read_as_it_was_cropped(
+def test_halves_of_the_validation_images(
+    tfds_imagenet: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    options = {"halve_validation": True, "cache_dir": tmp_path}
+    train, val, test = (
+        data.load("imagenet", split, tfds_imagenet, **options) for split in ("train", "val", "test")
+    )
+    np.testing.assert_array_equal(train.ids, np.arange(20))  # all of them, none for validation
+    order = np.random.default_rng(0).permutation(5)
+    assert (list(val.ids), list(test.ids)) == (list(order[:2]), list(order[2:]))
+    for half in (val, test):
+        assert half.read is not None
+        for position in range(len(half)):
+            # Red holds the image's number, from 100: these are the validation images.
+            number = half.read(position, None)["image"][0, 0, 0]
+            assert number >= 100
+            assert number % 3 == half.labels[position]
+    assert (train.split, val.split, test.split) == ("train", "val", "test")
+    assert val.notes == test.notes == ("not the complete set: 5 of 50000 images",)
+
+
+def test_imagenet_c_is_matched_by_file_name(
+    tfds_imagenet: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    options = {"corruption": "fog", "severity": 2, "cache_dir": tmp_path}
+    corrupted = data.load("imagenet_c", "test", tfds_imagenet, **options)
+    test = data.load("imagenet", "test", tfds_imagenet, cache_dir=tmp_path)
+    assert (corrupted.name, corrupted.label_names) == ("imagenet_c", test.label_names)
+    np.testing.assert_array_equal(corrupted.ids, test.ids)
+    np.testing.assert_array_equal(corrupted.labels, test.labels)
+    assert corrupted.read is not None
+    assert test.read is not None
+    for position in range(5):
+        image = corrupted.read(position, None)["image"]
+        assert image.shape == (224, 224, 3)
+        # The same image as ImageNet's at that position: its number, 20 brighter.
+        assert image[0, 0, 0] == test.read(position, None)["image"][0, 0, 0] + 20
+    assert corrupted.notes == ("not the complete set: 5 of 50000 images",)
+    assert data.has_corrupted("imagenet", "fog", 2, tfds_imagenet)
+
+
+def test_folders_of_imagenet_c_that_do_not_fit(
+    tfds_imagenet: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    shutil.copytree(tfds_imagenet, tmp_path / "data")
+    folder = tmp_path / "data/ImageNet-C/weather/fog/2"
+    options = {"corruption": "fog", "severity": 2, "cache_dir": tmp_path}
+    shutil.copy(folder / "n1/ILSVRC2012_val_00000100.JPEG", folder / "n2/another.JPEG")
+    found = data.load("imagenet_c", "test", tmp_path / "data", **options)
+    assert found.notes[0] == "1 of 6 images are not ImageNet's; left out"
+    assert len(found) == 5
+    shutil.move(folder / "n1/ILSVRC2012_val_00000100.JPEG", folder / "n2")
+    with pytest.raises(
+        ValueError, match=r"n2/ILSVRC2012_val_00000100.JPEG: expected in n1, the cl"
+    ):
+        data.load("imagenet_c", "test", tmp_path / "data", **options)
+    (folder / "n2/ILSVRC2012_val_00000100.JPEG").unlink()
+    found = data.load("imagenet_c", "test", tmp_path / "data", **options)
+    assert found.notes[1] == "not the complete set: 4 of 50000 images"
+    for path in folder.glob("*/ILSVRC*"):
+        path.unlink()
+    with pytest.raises(
+        ValueError, match="imagenet_c: none of its 1 images has the file name of on"
+    ):
+        data.load("imagenet_c", "test", tmp_path / "data", **options)
+    with pytest.raises(ValueError, match=r"corruption='\*': expected a name such as 'fog'"):
+        data.load("imagenet_c", "test", tmp_path / "data", **options | {"corruption": "*"})
+
+
+def test_images_made_by_tfds_are_never_called_imagenet_c(
     tfds_imagenet: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     options = {"corruption": "fog", "severity": 3, "cache_dir": tmp_path}
     corrupted = data.load("imagenet_c", "test", tfds_imagenet, **options)
-    assert (len(corrupted), corrupted.name, corrupted.label_names) == (
-        5, "imagenet_c", ("n0", "n1", "n2"),
-    )  # fmt: skip
+    assert (len(corrupted), corrupted.name) == (5, "imagenet2012_corrupted")
+    assert corrupted.notes[0] == (
+        "fog 3 made by tfds's imagenet2012_corrupted: not the published ImageNet-C"
+    )
+    test = data.load("imagenet", "test", tfds_imagenet, cache_dir=tmp_path)
+    np.testing.assert_array_equal(corrupted.ids, test.ids)
+    np.testing.assert_array_equal(corrupted.labels, test.labels)
+    assert corrupted.read is not None
+    assert test.read is not None
     for position in range(5):
         image = corrupted.read(position, None)["image"]
-        assert image[0, 0, 0] >= 200
-        assert (image[0, 0, 0] - 100) % 3 == corrupted.labels[position]
-        np.testing.assert_array_equal(image[0, :, 1], np.arange(224))
+        assert image[0, 0, 0] == test.read(position, None)["image"][0, 0, 0] + 100
+        np.testing.assert_array_equal(image[0, :, 1], np.arange(224))  # cropped once, not again
     assert data.has_corrupted("imagenet", "fog", 3, tfds_imagenet)
     assert not data.has_corrupted("imagenet", "fog", 4, tfds_imagenet)
-    with pytest.raises(ValueError, match=r"imagenet_c is not here.*imagenet2012_corrupted/snow_3"):
+    with pytest.raises(ValueError, match=r"imagenet_c is not here.*ImageNet-C/snow/3.*zenodo.org"):
         data.load("imagenet_c", "test", tfds_imagenet, **options | {"corruption": "snow"})
     with pytest.raises(ValueError, match="split='val': expected 'test', the only one"):
         data.load("imagenet_c", "val", tfds_imagenet, **options)

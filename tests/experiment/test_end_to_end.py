@@ -169,8 +169,39 @@ def test_every_method(name: str, tmp_path: pathlib.Path, monkeypatch: pytest.Mon
         assert (a.shape, a.dtype, a.sharding) == (b.shape, b.dtype, b.sharding)
 
 
+def _accuracy(logits: np.ndarray, labels: np.ndarray) -> float:
+    return float(np.mean(logits.argmax(1) == labels))
+
+
+def _macro_f1(logits: np.ndarray, labels: np.ndarray) -> float:
+    predicted, scores = logits.argmax(1), []
+    for c in range(logits.shape[1]):
+        hits = np.sum((predicted == c) & (labels == c))
+        scores.append(2 * hits / max(np.sum(predicted == c) + np.sum(labels == c), 1))
+    return float(np.mean(scores))
+
+
+def _nll(logits: np.ndarray, labels: np.ndarray, temperature: float = 1.0) -> float:
+    z = logits.astype(np.float64) / temperature
+    z -= z.max(1, keepdims=True)
+    return float(np.mean(np.log(np.exp(z).sum(1)) - z[np.arange(len(z)), labels]))
+
+
+def _nll_after_best_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
+    return min(_nll(logits, labels, t) for t in np.exp(np.linspace(-4, 4, 4001)))
+
+
+@pytest.mark.parametrize(
+    ("metric", "oracle", "sign"),
+    [
+        ("val/nll", _nll, 1),
+        ("val/refinement", _nll_after_best_temperature, 1),
+        ("val/accuracy", _accuracy, -1),
+        ("val/f1", _macro_f1, -1),
+    ],
+)
 def test_the_best_state_is_evaluated(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, metric: str, oracle: Any, sign: int
 ) -> None:
     for plot in ("plot_reliability", "plot_risk_coverage"):
         monkeypatch.setattr(report, plot, lambda *_, **__: NoFigure())
@@ -178,10 +209,10 @@ def test_the_best_state_is_evaluated(
     # It gets worse: the learning rate is far too large in the end.
     worse = {"optimizer__schedule": "milestones", "optimizer__milestones": (2,)}
     worse |= {"optimizer__factor": 1000.0, "train__epochs": 4, "checkpoint__select": "best"}
-    experiment.run(small.config(**worse), tmp_path)
+    experiment.run(small.config(**worse, checkpoint__best=metric), tmp_path)
     run = tmp_path / "cross_entropy" / "seed_0"
-    values = [row["val/nll"] for row in small.rows(run)]
-    assert values[-1] > min(values)
+    costs = [sign * row[metric] for row in small.rows(run)]
+    assert costs[-1] > min(costs)
     with np.load(run / "logits" / "val.npz", allow_pickle=False) as val:
-        found = float(metrics.nll(val["logits"], val["labels"]))
-    assert found == pytest.approx(min(values), rel=1e-5)
+        found = sign * oracle(val["logits"], val["labels"])
+    assert found == pytest.approx(min(costs), rel=1e-4)

@@ -11,6 +11,7 @@ from experiment.conftest import Command, NoFigure, assert_same_run
 
 from calib_jax import experiment, metrics, report, train
 from calib_jax.experiment import _build, _phases, _run
+from calib_jax.experiment._generations import best_of
 
 TWO = ("--config", "configs/smoke/digits.py", "--config.train.epochs=2")
 TWO += ("--config.method.name=csd", "--config.method.csd.generations=2")
@@ -90,6 +91,31 @@ def test_one_teacher_for_all_and_the_best_student(
     fitted.clear()
     experiment.run(config, tmp_path)
     assert not fitted
+
+
+@pytest.mark.parametrize(
+    ("metric", "chosen"),
+    [("val/nll", 2), ("val/refinement", 3), ("val/accuracy", 3), ("val/f1", 4), ("val/ece", 2)],
+)
+def test_the_metric_says_which_generation_is_best(
+    metric: str, chosen: int, tmp_path: pathlib.Path
+) -> None:
+    values = {  # of the teacher, who does not compete, and of generations 2, 3 and 4
+        "nll": [0.1, 0.3, 0.4, 0.5],
+        "refinement": [0.1, 0.3, 0.2, 0.4],
+        "accuracy": [0.99, 0.7, 0.9, 0.9],  # of equals the first
+        "f1": [0.99, 0.7, 0.8, 0.9],
+        "ece": [0.01, 0.02, 0.03, 0.04],
+    }
+    generations = []
+    for i, method in enumerate(["cross_entropy", "csd", "csd", "csd"]):
+        folder = tmp_path / f"generation_{i + 1}"
+        for part in ("logits", "plots"):
+            (folder / part).mkdir(parents=True)
+        validation = {key: row[i] for key, row in values.items()}
+        generations.append((folder, {"method": method, "validation": validation, "splits": {},
+                                     "train_seconds": 1.0}))  # fmt: skip
+    assert best_of(generations, tmp_path, metric)["generation"] == chosen
 
 
 def test_cached_logits_are_the_teachers(quick: None, tmp_path: pathlib.Path) -> None:

@@ -125,15 +125,29 @@ def test_text_cannot_be_corrupted(test_set: data.Dataset) -> None:
         load_shift("gaussian_noise:1", text, None)
 
 
-def test_a_published_set_that_streams_has_an_order_of_its_own(
+def test_a_published_set_that_streams_is_matched_by_id(
     test_set: data.Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # More images than the test set has, in another order; an image is the number of its place.
+    ids = np.concatenate([np.arange(50, 60), test_set.ids[::-1]])
+    labels = np.concatenate([np.zeros(10, np.int32), test_set.labels[::-1]])
     streamed = dataclasses.replace(
-        test_set.take(np.arange(6).repeat(3)), name="imagenet_c", inputs={}, read=lambda *_: {}
-    )
+        test_set, name="imagenet_c", inputs={}, ids=ids, labels=labels,
+        read=lambda position, rng: {"image": np.full((1, 1, 3), position, np.uint8)},
+    )  # fmt: skip
     monkeypatch.setattr(data, "has_corrupted", lambda *_: True)
     monkeypatch.setattr(data, "load", lambda *_, **__: streamed)
-    name, found = load_shift("fog:3", dataclasses.replace(test_set, name="imagenet"), None)
+    test = dataclasses.replace(test_set, name="imagenet")
+    name, found = load_shift("fog:3", test, None)
     assert (name, len(found)) == ("fog_3", 6)
-    np.testing.assert_array_equal(found.ids, test_set.ids)  # every third of them
+    np.testing.assert_array_equal(found.ids, test_set.ids)
+    np.testing.assert_array_equal(found.labels, test_set.labels)
+    assert found.read is not None
+    places = [int(found.read(i, None)["image"][0, 0, 0]) for i in range(6)]
+    assert places == [15, 14, 13, 12, 11, 10]
     assert found.notes[-1] == "fog 3 from the files of imagenet_c"
+    more = dataclasses.replace(test, ids=test.ids + 1000)
+    with pytest.raises(
+        ValueError, match="imagenet_c: 6 of the 6 test images are not there, the fir"
+    ):
+        load_shift("fog:3", more, None)

@@ -135,6 +135,27 @@ def test_the_best_comes_back(tmp_path: pathlib.Path) -> None:
         assert_same(checkpoints.restore_best(LIKE), _state(2))
 
 
+@pytest.mark.parametrize("metric", ["val/accuracy", "val/f1"])
+def test_of_accuracy_and_f1_the_largest_is_best(tmp_path: pathlib.Path, metric: str) -> None:
+    with train.Checkpoints(tmp_path, best=metric, newest=1) as checkpoints:
+        for step, value in ((1, 0.5), (2, 0.9), (3, 0.7), (4, 0.8)):
+            checkpoints.save(step, _state(step), {metric: value})
+        assert_same(checkpoints.restore_best(LIKE), _state(2))
+    assert _steps(tmp_path) == [2, 4]
+
+
+@pytest.mark.parametrize(("metric", "worse"), [("val/accuracy", 0.5), ("val/refinement", 0.9)])
+def test_of_equals_the_earliest_is_best(tmp_path: pathlib.Path, metric: str, worse: float) -> None:
+    # Accuracies are often equal. Later ones may or may not have been saved: they must not matter.
+    with train.Checkpoints(tmp_path, best=metric, newest=1) as checkpoints:
+        for step, value in ((1, worse), (2, 0.75), (3, 0.75), (4, worse), (5, 0.75)):
+            checkpoints.save(step, _state(step), {metric: value})
+        assert_same(checkpoints.restore_best(LIKE), _state(2))
+    with train.Checkpoints(tmp_path, best=metric, newest=1) as checkpoints:
+        assert_same(checkpoints.restore_best(LIKE), _state(2))
+    assert _steps(tmp_path) == [2, 5]
+
+
 def test_without_the_metric_there_is_no_best(tmp_path: pathlib.Path) -> None:
     with _open(tmp_path) as checkpoints:
         checkpoints.save(1, _state(1))
