@@ -4,10 +4,7 @@
     python -m calib_jax.main --config … --workdir … --config.method.name=adafocal --config.seeds=0,1,2
 
 The same command again goes on where it stopped, however it stopped. Any value of the config can be
-changed by --config.KEY=VALUE; --print_config shows all keys. One more row for the tables, a method with
-other options or with other training than the rest:
-
-    --variant adafocal_10=adafocal,num_bins=10,train.epochs=50,optimizer.learning_rate=0.05
+changed by --config.KEY=VALUE (--print_config shows all keys), and rows be added by --variant.
 """
 
 import os
@@ -34,11 +31,7 @@ _SWEEP_INDEX = flags.DEFINE_integer(
     "sweep_index", None, "Do one of the runs (see --dry_run), while other jobs do the others."
 )
 _LIST = flags.DEFINE_bool("list", False, "Show methods, models, data sets and configs, then stop.")
-_VARIANT = flags.DEFINE_multi_string(
-    "variant", [],
-    "NAME=METHOD,KEY=VALUE,...: one more row; keys are the method's options, train.X, optimizer.X and, "
-    "for its objective's options, method.OBJECTIVE.X. May be given several times.",
-)  # fmt: skip
+_VARIANT = flags.DEFINE_multi_string("variant", [], experiment.VARIANT_HELP)
 _COMPARE = flags.DEFINE_list("compare", [], "Show tables of these workdirs together, then stop.")
 
 
@@ -79,10 +72,9 @@ def _run() -> int:
     if _LIST.value or _COMPARE.value:
         print(experiment.listing() if _LIST.value else report.compare_workdirs(_COMPARE.value))
         return 0
-    config = _CONFIG.value
-    if config is None:
+    if _CONFIG.value is None:
         raise ValueError("which config? --config FILE (see --list)")
-    experiment.add_variants(config, _VARIANT.value)
+    config = experiment.add_variants(_CONFIG.value, _VARIANT.value)
     experiment.keep_memory()
     experiment.keep_compiled()
     if _PRINT.value or _DRY_RUN.value:
@@ -99,18 +91,8 @@ def _run() -> int:
 
 
 def _flag_help() -> str:
-    own = (
-        _CONFIG,
-        _WORKDIR,
-        _VARIANT,
-        _DRY_RUN,
-        _PRINT,
-        _LIST,
-        _COMPARE,
-        _SWEEP_INDEX,
-        _DISTRIBUTED,
-    )
-    return "\n".join(f"  --{flag.name:<14}{flags.FLAGS[flag.name].help}" for flag in own)
+    own = "config workdir variant dry_run print_config list compare sweep_index distributed"
+    return "\n".join(f"  --{name:<14}{flags.FLAGS[name].help}" for name in own.split())
 
 
 if __name__ == "__main__":

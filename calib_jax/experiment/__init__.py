@@ -17,5 +17,6 @@ from calib_jax.experiment._predictions import load_predictions as load_predictio
 from calib_jax.experiment._run import run as run
 from calib_jax.experiment._startup import keep_compiled as keep_compiled
 from calib_jax.experiment._startup import keep_memory as keep_memory
+from calib_jax.experiment._variants import VARIANT_HELP as VARIANT_HELP
 from calib_jax.experiment._variants import add_variants as add_variants
 from calib_jax.experiment._workdir import git_hash as git_hash

@@ -18,6 +18,12 @@ _SECTIONS = ("method", "optimizer", "train")
 _SETTING = re.compile(r"""(?:[^,(\['"]|\([^)]*\)|\[[^\]]*\]|'[^']*'|"[^"]*")+""")
 
 
+VARIANT_HELP = (
+    "One more row: NAME=METHOD,KEY=VALUE,..., keys being the method's options, train.X, optimizer.X "
+    "and, for its objective, method.OBJECTIVE.X; such as ada_10=adafocal,num_bins=10,train.epochs=50"
+)
+
+
 def run_config(config: Any, name: str) -> tuple[str, Any]:
     """Return what a row of the comparison is trained with.
 
@@ -72,11 +78,11 @@ def _update(section: ConfigDict, changes: Any, where: str, allowed: Iterable[str
             ) from None
 
 
-def add_variants(config: Any, texts: Sequence[str]) -> None:
-    """Add variants as they are written on the command line to a config, and to its `method.name`.
+def add_variants(config: Any, texts: Sequence[str]) -> Any:
+    """Return the config with variants added to it, and to its `method.name`, by the command line.
 
     Args:
-      config: to be changed.
+      config: is changed itself.
       texts: `NAME=METHOD,KEY=VALUE,…`, such as `'ada_10=adafocal,num_bins=10,train.epochs=5'`.
 
     Raises:
@@ -105,6 +111,7 @@ def add_variants(config: Any, texts: Sequence[str]) -> None:
         named = [n.strip() for n in config.method.name.split(",")]
         if name not in named:
             config.method.name = ",".join([*named, name])
+    return config
 
 
 def _value(text: str) -> Any:
