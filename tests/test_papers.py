@@ -3,6 +3,8 @@
 import pathlib
 import re
 import shlex
+import sys
+from unittest import mock
 
 import pytest
 from absl import flags
@@ -26,7 +28,12 @@ def _parse(command: str) -> flags.FlagValues:
     config_flags.DEFINE_config_file("config", flag_values=values)
     for name in ("workdir", "compare", "by"):
         flags.DEFINE_string(name, "", "", flag_values=values)
-    assert values(["main", *shlex.split(command)])[1:] == []
+    flags.DEFINE_multi_string("variant", [], "", flag_values=values)
+    arguments = ["main", *shlex.split(command)]
+    with mock.patch.object(sys, "argv", arguments):  # where config_flags looks for overrides
+        assert values(arguments)[1:] == []
+    if values.config is not None:
+        experiment.add_variants(values.config, values.variant)
     return values
 
 
