@@ -101,6 +101,9 @@ CASES: dict[str, tuple[Any, ...]] = {
     "dynamics.median_split": (dynamics.median_split, ROWS),
     "losses.adafocal": (gradient(losses.adafocal), LOGITS, LABELS, ADAFOCAL),
     "losses.adafocal_init": (losses.adafocal_init,),
+    "losses.adafocal_trajectory": (
+        weighted(losses.adafocal_trajectory), ADAFOCAL, floats(3, N), floats(3, N), floats(3, N)
+    ),
     "losses.adafocal_update": (weighted(losses.adafocal_update), ADAFOCAL, ROWS, ROWS, ROWS),
     "losses.distillation": (gradient(losses.distillation, weight=0.5), LOGITS, LOGITS, LABELS),
     "losses.focal": (gradient(losses.focal), LOGITS, LABELS, ROWS),

