@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_labels, as_logits, is_soft, matmul
+from calib_jax._arrays import as_labels, as_logits, check_not_empty, float_dtype, is_soft, matmul
 
 # Similarities closer than this are equal: below it, rounding would choose the partner.
 _RESOLUTION = 2.0**-18
@@ -105,14 +105,15 @@ def partners(
     >>> int(nearest[0]), int(farthest[0])
     (1, 0)
     """
-    a, b = _as_vectors(saliency), _as_vectors(candidates)
+    dtype = float_dtype(saliency, candidates)
+    a, b = jnp.asarray(saliency, dtype), jnp.asarray(candidates, dtype)
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise ValueError(
             f"saliency and candidates: expected [batch, width] and [number, width], "
             f"got {a.shape} and {b.shape}"
         )
-    dtype = jnp.promote_types(a.dtype, b.dtype)
-    (a, length_a), (b, length_b) = (_unit(x.astype(dtype)) for x in (a, b))
+    check_not_empty((a.shape[0], b.shape[0]))
+    (a, length_a), (b, length_b) = _unit(a), _unit(b)
     similarity = matmul(a, b.T)
     if eps:
         similarity *= jnp.minimum(length_a * length_b.T / eps, 1.0)
@@ -132,11 +133,6 @@ def _largest(values: jax.Array, key: jax.Array | None) -> jax.Array:
         return jnp.argmax(values, axis=1)
     ties = values == jnp.max(values, axis=1, keepdims=True)
     return jnp.argmax(jnp.where(ties, jax.random.uniform(key, values.shape), -1.0), axis=1)
-
-
-def _as_vectors(x: ArrayLike) -> jax.Array:
-    x = jnp.asarray(x)
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def _unit(x: jax.Array) -> tuple[jax.Array, jax.Array]:
