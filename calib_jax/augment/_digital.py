@@ -43,7 +43,7 @@ def saturate(key: jax.Array, image: jax.Array, setting: tuple[float, float]) -> 
 
 def pixelate(key: jax.Array, image: jax.Array, setting: float) -> jax.Array:
     """A share of the pixels along each axis."""
-    return pixelated(image, setting)
+    return _levels(255 * pixelated(image, setting)) / 255
 
 
 def elastic_transform(
@@ -95,7 +95,7 @@ def jpeg_compression(key: jax.Array, image: jax.Array, setting: int) -> jax.Arra
     cb, cr = chroma[..., :1], chroma[..., 1:]
     red, blue = luma + 1.402 * cr, luma + 1.772 * cb
     green = (luma - _GREY[0] * red - _GREY[2] * blue) / _GREY[1]
-    return jnp.concatenate([red, green, blue], -1) / 255
+    return _levels(jnp.concatenate([red, green, blue], -1)) / 255
 
 
 def grey(image: jax.Array) -> jax.Array:

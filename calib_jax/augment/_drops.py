@@ -85,12 +85,14 @@ def _distance(edges: jax.Array) -> jax.Array:
         diagonal = 2.1969 * (long - short) + 1.4 * (2 * short - long)
         return jnp.where(long >= 2 * short, straight, diagonal)
 
-    nearest = jnp.full(edges.shape, float(far))
-    for rows in range(-_FARTHEST, _FARTHEST + 1):
-        across = padded[_FARTHEST + rows : _FARTHEST + rows + height]
-        down = float(abs(rows))
-        nearest = jnp.minimum(nearest, length(jnp.maximum(across, down), jnp.minimum(across, down)))
-    return nearest
+    def nearer(nearest: jax.Array, rows: jax.Array) -> tuple[jax.Array, None]:
+        across = jax.lax.dynamic_slice(padded, (_FARTHEST + rows, 0), (height, width))
+        down = jnp.abs(rows).astype(jnp.float32)
+        found = length(jnp.maximum(across, down), jnp.minimum(across, down))
+        return jnp.minimum(nearest, found), None
+
+    rows = jnp.arange(-_FARTHEST, _FARTHEST + 1)
+    return jax.lax.scan(nearer, jnp.full_like(sideways, far), rows)[0]
 
 
 def _equalized(steps: jax.Array) -> jax.Array:

@@ -25,7 +25,8 @@ def load_shift(
       entry: the name of a set (`'svhn'`), perhaps with options of its reader
         (`'hellaswag?source=wikihow'`), or a corruption and its severity (`'gaussian_noise:5'`) for
         the test set so corrupted: from the files of CIFAR-10-C, CIFAR-100-C or ImageNet-C, if it is
-        theirs and they are there, else made here, the same for every run.
+        theirs and they are there, else made here, the same for every run and never under the
+        name of the published set.
       test: the test set.
       data_dir: as in `data.load`.
 
@@ -57,6 +58,20 @@ def load_shift(
     return name, _made(test, corruption, int(severity))
 
 
+def corruption_source(
+    test: Dataset, corruption: str, severity: int, data_dir: str | os.PathLike[str] | None
+) -> str:
+    """Where `load_shift` has a corrupted test set from: the publishers' files, or what strengths."""
+    if data.has_corrupted(test.name, corruption, severity, data_dir):
+        return f"from the files of {test.name}_c"
+    return _made_with(test)
+
+
+def _made_with(test: Dataset) -> str:
+    height, width = test.inputs["image"].shape[1:3]
+    return f"made with the {augment.corruption_strengths(height, width)}"
+
+
 def _literal(text: str) -> Any:
     """`5` and `True` are what they look like; a word is a word."""
     try:
@@ -71,7 +86,7 @@ def _official(
     """The publishers' edition of the images that the test set holds."""
     name = f"{test.name}_c"
     everything = data.load(name, "test", data_dir, corruption=corruption, severity=severity)
-    note = f"{corruption} {severity} from the files of {name}"
+    note = f"{corruption} {severity} {corruption_source(test, corruption, severity, data_dir)}"
     if everything.read:  # in an order of its own: as many images, not the very same
         spread = everything.take(np.arange(len(test)) * len(everything) // len(test))
         return dataclasses.replace(spread, notes=(*everything.notes, note))
@@ -89,10 +104,10 @@ def _official(
 def _made(test: Dataset, corruption: str, severity: int) -> Dataset:
     """The test set corrupted here. An image's noise hangs on its id: a part is a part of the whole."""
     images = corrupted(test.inputs["image"], test.ids, corruption, severity)
-    note = f"{corruption} {severity} made from the test images by augment.corrupt"
+    note = f"{corruption} {severity} {_made_with(test)}"
     return dataclasses.replace(
         test,
-        name=f"{test.name}_c",
+        name=f"{test.name}_corrupted",
         inputs=test.inputs | {"image": images},
         notes=(*test.notes, note),
     )
