@@ -54,7 +54,7 @@ def glass_blur(key: jax.Array, image: jax.Array, setting: tuple[float, int, int]
 
 def motion_blur(key: jax.Array, image: jax.Array, setting: tuple[int, float]) -> jax.Array:
     """A camera that moved, at most 45 degrees from level: radius and standard deviation."""
-    angle = jax.random.uniform(key, minval=-math.pi / 4, maxval=math.pi / 4)
+    angle = jax.random.uniform(key, (), image.dtype, -math.pi / 4, math.pi / 4)
     return streaked(image, *setting, angle)
 
 

@@ -37,7 +37,7 @@ def saturate(key: jax.Array, image: jax.Array, setting: tuple[float, float]) -> 
     saturation = jnp.max(lack, axis=-1, keepdims=True) / jnp.maximum(value, 1e-6)
     new = jnp.clip(factor * saturation + offset, 0, 1)
     # What has no hue is red when it is given a saturation, as by any conversion to HSV and back.
-    red = value * new * jnp.asarray([0.0, 1.0, 1.0])
+    red = value * new * jnp.asarray([[[0.0, 1.0, 1.0]]], image.dtype)
     return value - jnp.where(saturation > 0, lack * new / jnp.maximum(saturation, 1e-6), red)
 
 
@@ -59,12 +59,12 @@ def elastic_transform(
     size = min(height, width)
     strength, sigma, shift = (share * size for share in setting)
     point_key, field_key = jax.random.split(key)
-    draws = jax.random.uniform(point_key, (3, 2), minval=-1.0, maxval=1.0)
-    middle = np.array([height // 2, width // 2], np.float32)
+    draws = jax.random.uniform(point_key, (3, 2), image.dtype, -1.0, 1.0)
+    middle = (height // 2, width // 2)
     corners = (size // 3) * np.array([[1, 1], [-1, 1], [-1, -1]], np.float32)  # (y, x)
     moved = corners + shift * draws
     # Where a pixel comes from: the map that takes what has moved back to the corners.
-    affine = jnp.linalg.solve(jnp.concatenate([moved, jnp.ones((3, 1))], 1), corners)
+    affine = jnp.linalg.solve(jnp.concatenate([moved, jnp.ones((3, 1), image.dtype)], 1), corners)
     y, x = jnp.meshgrid(jnp.arange(height), jnp.arange(width), indexing="ij")
     y, x = y.astype(jnp.float32), x.astype(jnp.float32)
     from_middle = y - middle[0], x - middle[1]
@@ -73,7 +73,7 @@ def elastic_transform(
         for i in range(2)
     )
     image = sampled(image, rows, columns, "mirror")
-    field = jax.random.uniform(field_key, (height, width, 2), minval=-1.0, maxval=1.0)
+    field = jax.random.uniform(field_key, (height, width, 2), image.dtype, -1.0, 1.0)
     field = strength * gaussian(field, sigma, 3.0, "symmetric")
     return sampled(image, y + field[..., 0], x + field[..., 1], "reflect")
 
@@ -90,8 +90,11 @@ def jpeg_compression(key: jax.Array, image: jax.Array, setting: int) -> jax.Arra
     luma = _levels(_quantised(_levels(luma) - 128, _table(_LUMA, setting), 8) + 128)
     padded = _padded(_levels(chroma + 128) - 128, 16)
     halved = padded.reshape(padded.shape[0] // 2, 2, padded.shape[1] // 2, 2, 2).mean((1, 3))
+    # Means of four levels, to whole ones: up from 3/4 and from 1/2 on, by turns.
+    turns = np.resize(np.array([0.25, 0.5], np.float32), halved.shape[1])
+    halved = jnp.floor(halved + turns[None, :, None])
     halved = _levels(_quantised(halved, _table(_CHROMA, setting), 8) + 128) - 128
-    chroma = jax.image.resize(halved, padded.shape, "linear")[:height, :width]
+    chroma = jnp.round(jax.image.resize(halved, padded.shape, "linear")[:height, :width])
     cb, cr = chroma[..., :1], chroma[..., 1:]
     red, blue = luma + 1.402 * cr, luma + 1.772 * cb
     green = (luma - _GREY[0] * red - _GREY[2] * blue) / _GREY[1]
@@ -102,7 +105,7 @@ def grey(image: jax.Array) -> jax.Array:
     """Brightness `[h, w, 1]`."""
     if image.shape[-1] != 3:
         return jnp.mean(image, axis=-1, keepdims=True)
-    return jnp.sum(image * jnp.asarray(_GREY), axis=-1, keepdims=True)
+    return jnp.sum(image * jnp.asarray(_GREY, image.dtype)[None, None], axis=-1, keepdims=True)
 
 
 def _levels(values: jax.Array) -> jax.Array:
@@ -129,7 +132,9 @@ def _quantised(channels: jax.Array, table: np.ndarray, block: int) -> jax.Array:
     exact = jax.lax.Precision.HIGHEST
     parts = jnp.einsum("ui,aibjc,vj->aubvc", basis, blocks, basis, precision=exact)
     steps = jnp.asarray(table, jnp.float32)[None, :, None, :, None]
-    parts = steps * jnp.round(parts / steps)
+    number = parts / steps
+    # Halves, which the mean of a block often is, are rounded away from 0.
+    parts = steps * jnp.sign(number) * jnp.floor(jnp.abs(number) + 0.5 + 1e-4)
     blocks = jnp.einsum("ui,aubvc,vj->aibjc", basis, parts, basis, precision=exact)
     return blocks.reshape(padded.shape)[:height, :width]
 

@@ -3,6 +3,8 @@
 Everything here is of one layer of liquid `[h, w, 1]` with levels 0 (dry) to 255, whole numbers.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +31,7 @@ def shading(levels: jax.Array) -> jax.Array:
 def _edges(levels: jax.Array) -> jax.Array:
     """Where the edge detector of Canny finds an edge, `[h, w]` bool."""
     padded = jnp.pad(levels, 1, mode="edge")
-    smooth = jnp.asarray([1.0, 2.0, 1.0])
+    smooth = (1.0, 2.0, 1.0)
 
     def at(values: jax.Array, down: int, right: int) -> jax.Array:
         """The neighbor in a direction, of values that have a border of one pixel."""
@@ -47,7 +49,7 @@ def _edges(levels: jax.Array) -> jax.Array:
     falling = (slope > at(around, -1, -1)) & (slope > at(around, 1, 1))
     rising = (slope > at(around, -1, 1)) & (slope > at(around, 1, -1))
     diagonal = jnp.where(dx * dy < 0, rising, falling)
-    tangent = np.tan(np.pi / 8)
+    tangent = math.tan(math.pi / 8)
     ridge = jnp.where(
         jnp.abs(dy) < tangent * jnp.abs(dx),
         level,
@@ -73,7 +75,7 @@ def _distance(edges: jax.Array) -> jax.Array:
     Lengths are those of paths of straight steps (1), diagonal ones (1.4) and knight's moves (2.1969).
     """
     height, width = edges.shape
-    x = jnp.arange(width)
+    x = jnp.arange(width, dtype=jnp.int32)[None]
     far = height + width
     before = jax.lax.cummax(jnp.where(edges, x, -far), axis=1)
     after = jax.lax.cummin(jnp.where(edges, x, width + far), axis=1, reverse=True)
@@ -86,21 +88,26 @@ def _distance(edges: jax.Array) -> jax.Array:
         return jnp.where(long >= 2 * short, straight, diagonal)
 
     def nearer(nearest: jax.Array, rows: jax.Array) -> tuple[jax.Array, None]:
-        across = jax.lax.dynamic_slice(padded, (_FARTHEST + rows, 0), (height, width))
+        across = jax.lax.dynamic_slice(padded, (_FARTHEST + rows, jnp.int32(0)), (height, width))
         down = jnp.abs(rows).astype(jnp.float32)
         found = length(jnp.maximum(across, down), jnp.minimum(across, down))
         return jnp.minimum(nearest, found), None
 
-    rows = jnp.arange(-_FARTHEST, _FARTHEST + 1)
+    rows = jnp.arange(-_FARTHEST, _FARTHEST + 1, dtype=jnp.int32)
     return jax.lax.scan(nearer, jnp.full_like(sideways, far), rows)[0]
 
 
 def _equalized(steps: jax.Array) -> jax.Array:
     """Whole distances from 0 to 20, spread over 0 to 255 until each is as frequent as can be."""
-    counts = jnp.sum(steps[..., None] == jnp.arange(_FARTHEST + 1), axis=(0, 1, 2))
+    counts = jnp.sum(
+        steps == jnp.arange(_FARTHEST + 1, dtype=steps.dtype)[None, None],
+        axis=(0, 1),
+        dtype=jnp.int32,
+    )
     below = jnp.cumsum(counts)
     lowest = counts[jnp.argmax(counts > 0)]
     others = jnp.maximum(steps.size - lowest, 1)
-    table = jnp.round(255.0 * (below - lowest) / others)
+    share = (below - lowest).astype(steps.dtype) / others.astype(steps.dtype)
+    table = jnp.round(255 * share)
     same = lowest == steps.size
     return jnp.where(same, steps, table[steps.astype(jnp.int32)])

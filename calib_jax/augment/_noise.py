@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 def gaussian_noise(key: jax.Array, image: jax.Array, setting: float) -> jax.Array:
     """Noise on every value, with a standard deviation: that of a sensor in low light."""
-    return image + setting * jax.random.normal(key, image.shape)
+    return image + setting * jax.random.normal(key, image.shape, image.dtype)
 
 
 def shot_noise(key: jax.Array, image: jax.Array, setting: float) -> jax.Array:
@@ -19,13 +19,13 @@ def shot_noise(key: jax.Array, image: jax.Array, setting: float) -> jax.Array:
 
 def impulse_noise(key: jax.Array, image: jax.Array, setting: float) -> jax.Array:
     """A share of the values all black or all white."""
-    draw = jax.random.uniform(key, image.shape)
+    draw = jax.random.uniform(key, image.shape, image.dtype)
     return jnp.where(draw < setting / 2, 0.0, jnp.where(draw < setting, 1.0, image))
 
 
 def speckle_noise(key: jax.Array, image: jax.Array, setting: float) -> jax.Array:
     """Noise that is stronger where there is light: its standard deviation where it is white."""
-    return image * (1 + setting * jax.random.normal(key, image.shape))
+    return image * (1 + setting * jax.random.normal(key, image.shape, image.dtype))
 
 
 _FEW = 12.0  # below this rate numbers are counted out, above it they are almost normal
@@ -39,7 +39,7 @@ def _poisson(key: jax.Array, rate: jax.Array) -> jax.Array:
     standard deviation.
     """
     few_key, many_key = jax.random.split(key)
-    draw = jax.random.uniform(few_key, rate.shape)
+    draw = jax.random.uniform(few_key, rate.shape, rate.dtype)
     few = jnp.minimum(rate, _FEW)
 
     term = total = jnp.exp(-few)
@@ -48,6 +48,6 @@ def _poisson(key: jax.Array, rate: jax.Array) -> jax.Array:
         counted = counted + (draw >= total)
         term = term * few / i
         total = total + term
-    z = jax.random.normal(many_key, rate.shape)
+    z = jax.random.normal(many_key, rate.shape, rate.dtype)
     normal = jnp.round(rate + jnp.sqrt(rate) * z + (z * z - 1) / 6)
     return jnp.where(rate < _FEW, counted, jnp.maximum(normal, 0))

@@ -54,7 +54,7 @@ def filtered(image: jax.Array, kernel: np.ndarray) -> jax.Array:
     padded = jnp.pad(image, ((reach, reach), (reach, reach), (0, 0)), mode="reflect")
     taps = [(i, j) for i, j in np.ndindex(*kernel.shape) if kernel[i, j] != 0]
     if len(taps) <= 9:
-        parts = [padded[i : i + height, j : j + width] * kernel[i, j] for i, j in taps]
+        parts = [padded[i : i + height, j : j + width] * float(kernel[i, j]) for i, j in taps]
         return sum(parts[1:], parts[0])
     weights = jnp.asarray(kernel, jnp.float32)[:, :, None, None]
     rows = padded.transpose(2, 0, 1)[..., None]
@@ -113,8 +113,8 @@ def plasma(key: jax.Array, image: jax.Array, decay: float) -> jax.Array:
     height, width, _ = image.shape
     rounds = math.ceil(math.log2(max(height, width)))
     # All noise at once: a draw for each round and place takes the compiler a while.
-    noise = jax.random.uniform(key, (4**rounds,), minval=-1.0, maxval=1.0)
-    field, strength = jnp.zeros((1, 1)), 100.0
+    noise = jax.random.uniform(key, (4**rounds,), image.dtype, -1.0, 1.0)
+    field, strength = jnp.zeros((1, 1), image.dtype), 100.0
     for i in range(rounds):
         n = 2**i
         # Before this round n² values have been used (the first of them by nothing).

@@ -32,10 +32,10 @@ def snow(key: jax.Array, image: jax.Array, setting: tuple[float, ...]) -> jax.Ar
     """
     mean, std, zoom, threshold, radius, sigma, kept = setting
     layer_key, angle_key = jax.random.split(key)
-    layer = mean + std * jax.random.normal(layer_key, (*image.shape[:2], 1))
+    layer = mean + std * jax.random.normal(layer_key, (*image.shape[:2], 1), image.dtype)
     layer = zoomed(layer, zoom)
     layer = jnp.where(layer < threshold, 0.0, jnp.clip(layer, 0, 1))
-    angle = jax.random.uniform(angle_key, minval=-3 * math.pi / 4, maxval=-math.pi / 4)
+    angle = jax.random.uniform(angle_key, (), image.dtype, -3 * math.pi / 4, -math.pi / 4)
     layer = streaked(layer, int(radius), sigma, angle)
     whitened = jnp.maximum(image, 1.5 * grey(image) + 0.5)
     return kept * image + (1 - kept) * whitened + layer + layer[::-1, ::-1]
@@ -59,11 +59,11 @@ def ice(key: jax.Array, image: jax.Array) -> jax.Array:
     coarse, fine = (plasma(k, image, d) for k, d in zip(cloud_keys, (1.6, 1.25), strict=True))
     crystals = coarse + (1 - jnp.abs(2 * fine - 1)) ** 2
     crystals = (crystals - jnp.mean(crystals)) / jnp.maximum(jnp.std(crystals), 1e-6)
-    level = between * jax.random.normal(level_key) + within * crystals
+    level = between * jax.random.normal(level_key, (), image.dtype) + within * crystals
     color = jnp.asarray(_ICE_COLORS, jnp.float32)[kind]
     if image.shape[-1] != 3:
         color = jnp.mean(color, keepdims=True)
-    return jnp.clip((color + level[..., None]) / 255, 0, 1)
+    return jnp.clip((color[None, None] + level[..., None]) / 255, 0, 1)
 
 
 def fog(key: jax.Array, image: jax.Array, setting: tuple[float, float]) -> jax.Array:
@@ -90,10 +90,11 @@ def spatter(
     water the strength of its color, for mud the blur of its edge, then which of them it is.
     """
     mean, std, sigma, threshold, strength, liquid = setting
-    layer = mean + std * jax.random.normal(key, (*image.shape[:2], 1))
+    layer = mean + std * jax.random.normal(key, (*image.shape[:2], 1), image.dtype)
     layer = gaussian(layer, sigma)
-    color = jnp.asarray(_COLORS[liquid])
-    color = color if image.shape[-1] == 3 else jnp.mean(color)
+    color = jnp.asarray(_COLORS[liquid], image.dtype)[None, None]
+    if image.shape[-1] != 3:
+        color = jnp.mean(color, keepdims=True)
     if liquid == "water":
         levels = jnp.floor(255 * jnp.where(layer < threshold, 0.0, jnp.clip(layer, 0, 1)))
         drops = levels * shading(levels)
