@@ -45,7 +45,7 @@ def _poisson(key: jax.Array, rate: jax.Array) -> jax.Array:
     term = total = jnp.exp(-few)
     counted = jnp.zeros_like(rate)
     for i in range(1, _TERMS):  # in one pass over the image, which a loop of XLA's would not be
-        counted = counted + (draw >= total)
+        counted = counted + (draw >= total).astype(rate.dtype)
         term = term * few / i
         total = total + term
     z = jax.random.normal(many_key, rate.shape, rate.dtype)

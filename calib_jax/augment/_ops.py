@@ -150,7 +150,7 @@ def _stretched(x: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
     part, bits = jnp.asarray(_PARTS)[width], jnp.asarray(masks)[jnp.asarray(index)[low, high]]
     number = jnp.minimum(_quotient(quotient, part), 31)
     short = (quotient * width == numerator) & ((bits >> number) & 1 == 1)
-    return quotient - short
+    return quotient - short.astype(jnp.int32)
 
 
 def _quotient(numerator: jax.Array, denominator: jax.Array) -> jax.Array:

@@ -78,7 +78,7 @@ def streaked(image: jax.Array, radius: int, sigma: float, angle: jax.Array) -> j
     steps = np.arange(2 * radius + 1, dtype=np.float32)
     weights = np.exp(-(steps**2) / (2 * sigma**2))
     height, width, _ = image.shape
-    y, x = jnp.arange(height), jnp.arange(width)
+    y, x = jnp.arange(height, dtype=jnp.int32), jnp.arange(width, dtype=jnp.int32)
 
     def nearest(length: jax.Array) -> jax.Array:
         return jnp.ceil(length - 0.5).astype(jnp.int32)
