@@ -15,3 +15,4 @@ from calib_jax.augment._randaug import op_number as op_number
 from calib_jax.augment._randaug import randaug as randaug
 from calib_jax.augment._standard import flip as flip
 from calib_jax.augment._standard import pad_crop as pad_crop
+from calib_jax.augment._strengths import corruption_strengths as corruption_strengths

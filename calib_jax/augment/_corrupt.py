@@ -1,6 +1,7 @@
-"""Corruptions of test images, after the CIFAR-C benchmark (Hendrycks and Dietterich, 2019)."""
+"""Corruptions of test images, after those of Hendrycks and Dietterich."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +10,12 @@ from jax.typing import ArrayLike
 from calib_jax._hints import expected_one_of
 from calib_jax.augment import _blur, _digital, _noise, _weather
 from calib_jax.augment._images import as_unit, check_images, like
+from calib_jax.augment._strengths import STRENGTHS, nearest_edition
 
-# A corruption is a function of (key, image `[h, w, c]` with values in [0, 1], severity); the result
-# is clipped. To add one, write it and name it here. First the 15 of the benchmark, then its 4 extra.
-_CORRUPTIONS: dict[str, Callable[[jax.Array, jax.Array, int], jax.Array]] = {
+# A corruption is a function of (key, image `[h, w, c]` with values in [0, 1], its setting in
+# `STRENGTHS`); the result is clipped. To add one, write it, name it here and give its settings there.
+# First the 15 of the benchmark, then its 4 extra.
+_CORRUPTIONS: dict[str, Callable[[jax.Array, jax.Array, Any], jax.Array]] = {
     function.__name__: function
     for function in (
         _noise.gaussian_noise, _noise.shot_noise, _noise.impulse_noise,
@@ -23,15 +26,18 @@ _CORRUPTIONS: dict[str, Callable[[jax.Array, jax.Array, int], jax.Array]] = {
     )
 }  # fmt: skip
 CORRUPTIONS = tuple(_CORRUPTIONS)
+_ALMOST = 1e-3  # of a level: what float32 may fall short of a whole one
 
 
 def corrupt(key: jax.Array, images: ArrayLike, name: str, severity: int) -> jax.Array:
     """Images damaged as a camera, the weather or a file format would, each in its own way.
 
     What happens to an image depends on `key`, its place in the batch and nothing else. Strengths are
-    those of the benchmark's edition for 32 x 32 pixels; lengths grow with the image. Published 8-bit
-    sets cut off the fraction of a grey level; here it is rounded, so that zero-mean noise leaves the
-    mean where it was. Where a corruption is not made as published, its own docstring says so.
+    the published ones for the size of the images: those of CIFAR-10-C for 32 pixels, Tiny-ImageNet-C
+    for 64 and ImageNet-C for 224, and for other sizes those of the nearest of the three (by the longer
+    edge; `corruption_strengths` names it). As in those sets the fraction of a level is cut off from
+    bytes, half a level on average; their larger images were also kept as JPEG files, which is not done
+    here. Where a corruption is not made as published, its own docstring says so.
 
     Args:
       key: random key.
@@ -41,6 +47,9 @@ def corrupt(key: jax.Array, images: ArrayLike, name: str, severity: int) -> jax.
 
     Returns:
       Images of the same shape and type.
+
+    References:
+      Hendrycks and Dietterich, arXiv:1903.12261.
     """
     images = jnp.asarray(images)
     if name not in _CORRUPTIONS:
@@ -48,9 +57,12 @@ def corrupt(key: jax.Array, images: ArrayLike, name: str, severity: int) -> jax.
     if not isinstance(severity, int) or not 1 <= severity <= 5:
         raise ValueError(f"severity={severity!r}: expected 1, 2, 3, 4 or 5")
     check_images(images)
+    setting = STRENGTHS[name][nearest_edition(*images.shape[1:3])][severity - 1]
 
     def one(key: jax.Array, image: jax.Array) -> jax.Array:
-        return jnp.clip(_CORRUPTIONS[name](key, image, severity), 0.0, 1.0)
+        return jnp.clip(_CORRUPTIONS[name](key, image, setting), 0.0, 1.0)
 
     made = jax.vmap(one)(jax.random.split(key, images.shape[0]), as_unit(images))
-    return like(255 * made, images) if images.dtype == jnp.uint8 else made.astype(images.dtype)
+    if images.dtype != jnp.uint8:
+        return made.astype(images.dtype)
+    return like(jnp.floor(255 * made + _ALMOST), images)

@@ -1,4 +1,7 @@
-"""Corruptions by processing: `(key, image [h, w, c] in [0, 1], severity) -> image`, to be clipped."""
+"""Corruptions by processing: `(key, image [h, w, c] in [0, 1], setting) -> image`, to be clipped.
+
+A setting is an entry of `STRENGTHS`.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -18,82 +21,96 @@ _CHROMA[:4, :4] = [[17, 18, 24, 47], [18, 21, 26, 66], [24, 26, 56, 99], [47, 66
 _GREY = (0.299, 0.587, 0.114)
 
 
-def contrast(key: jax.Array, image: jax.Array, severity: int) -> jax.Array:
-    factor = (0.75, 0.5, 0.4, 0.3, 0.15)[severity - 1]
+def contrast(key: jax.Array, image: jax.Array, setting: float) -> jax.Array:
+    """Nearer to the mean of each channel, by a factor."""
     mean = jnp.mean(image, axis=(0, 1), keepdims=True)
-    return mean + factor * (image - mean)
+    return mean + setting * (image - mean)
 
 
-def saturate(key: jax.Array, image: jax.Array, severity: int) -> jax.Array:
-    """Less colour at severities 1 and 2, more at 3 to 5; an image of one channel stays as it is."""
+def saturate(key: jax.Array, image: jax.Array, setting: tuple[float, float]) -> jax.Array:
+    """Saturation times a factor plus an offset; an image of one channel stays as it is."""
     if image.shape[-1] != 3:
         return image
-    factor, offset = ((0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2))[severity - 1]
+    factor, offset = setting
     value = jnp.max(image, axis=-1, keepdims=True)
     lack = value - image
     saturation = jnp.max(lack, axis=-1, keepdims=True) / jnp.maximum(value, 1e-6)
     new = jnp.clip(factor * saturation + offset, 0, 1)
     # What has no hue is red when it is given a saturation, as by any conversion to HSV and back.
-    red = value * new * jnp.asarray([0.0, 1.0, 1.0])
+    red = value * new * jnp.asarray([[[0.0, 1.0, 1.0]]], image.dtype)
     return value - jnp.where(saturation > 0, lack * new / jnp.maximum(saturation, 1e-6), red)
 
 
-def pixelate(key: jax.Array, image: jax.Array, severity: int) -> jax.Array:
-    return pixelated(image, (0.95, 0.9, 0.85, 0.75, 0.65)[severity - 1])
+def pixelate(key: jax.Array, image: jax.Array, setting: float) -> jax.Array:
+    """A share of the pixels along each axis."""
+    return _levels(255 * pixelated(image, setting)) / 255
 
 
-def elastic_transform(key: jax.Array, image: jax.Array, severity: int) -> jax.Array:
-    """Stretched by a random affine map, then bent; lengths are shares of the image.
+def elastic_transform(
+    key: jax.Array, image: jax.Array, setting: tuple[float, float, float]
+) -> jax.Array:
+    """Moved by a random affine map, then bent.
 
-    Published: two interpolations, one after the other. Here: one, at the places where both lead.
+    The corners of a triangle about the middle move by at most `shift`; then every pixel comes from
+    where uniform noise, blurred with `sigma` and times `strength`, leads. All are shares of the
+    shorter edge.
     """
-    settings = ((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05))
-    strength, sigma, stretch = (*settings, (0.1, 0.03, 0.03))[severity - 1]
     height, width, _ = image.shape
     size = min(height, width)
+    strength, sigma, shift = (share * size for share in setting)
     point_key, field_key = jax.random.split(key)
-    # Three corners of a triangle about the middle move, and the plane with them.
-    third = size / 3
-    corners = jnp.asarray([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]]) * third
-    moved = corners + stretch * size * jax.random.uniform(
-        point_key, (3, 2), minval=-1.0, maxval=1.0
-    )
-    ones = jnp.ones((3, 1))
-    affine = jnp.linalg.solve(jnp.concatenate([corners, ones], 1), moved)
-    field = jax.random.uniform(field_key, (height, width, 2), minval=-1.0, maxval=1.0)
-    field = strength * size * gaussian(field, sigma * size)
+    draws = jax.random.uniform(point_key, (3, 2), image.dtype, -1.0, 1.0)
+    middle = (height // 2, width // 2)
+    corners = (size // 3) * np.array([[1, 1], [-1, 1], [-1, -1]], np.float32)  # (y, x)
+    moved = corners + shift * draws
+    # Where a pixel comes from: the map that takes what has moved back to the corners.
+    affine = jnp.linalg.solve(jnp.concatenate([moved, jnp.ones((3, 1), image.dtype)], 1), corners)
     y, x = jnp.meshgrid(jnp.arange(height), jnp.arange(width), indexing="ij")
-    middle = jnp.asarray([(height - 1) / 2, (width - 1) / 2])
-    places = jnp.stack([y, x], -1) + field - middle
-    places = places @ affine[:2] + affine[2] + middle
-    return sampled(image, places[..., 0], places[..., 1])
+    y, x = y.astype(jnp.float32), x.astype(jnp.float32)
+    from_middle = y - middle[0], x - middle[1]
+    rows, columns = (
+        affine[0, i] * from_middle[0] + affine[1, i] * from_middle[1] + affine[2, i] + middle[i]
+        for i in range(2)
+    )
+    image = sampled(image, rows, columns, "mirror")
+    field = jax.random.uniform(field_key, (height, width, 2), image.dtype, -1.0, 1.0)
+    field = strength * gaussian(field, sigma, 3.0, "symmetric")
+    return sampled(image, y + field[..., 0], x + field[..., 1], "reflect")
 
 
-def jpeg_compression(key: jax.Array, image: jax.Array, severity: int) -> jax.Array:
-    """What a JPEG file keeps: quantised cosines of 8x8 blocks, colours at half the resolution."""
-    quality = (80, 65, 58, 50, 40)[severity - 1]
+def jpeg_compression(key: jax.Array, image: jax.Array, setting: int) -> jax.Array:
+    """What a JPEG file of a quality keeps: quantised cosines of 8x8 blocks, half of the colours."""
     if image.shape[-1] != 3:
-        return _quantised(255 * image - 128, _table(_LUMA, quality), 8) / 255 + 128 / 255
+        levels = _quantised(255 * image - 128, _table(_LUMA, setting), 8) + 128
+        return _levels(levels) / 255
     red, green, blue = (255 * image[..., i : i + 1] for i in range(3))
     luma = _GREY[0] * red + _GREY[1] * green + _GREY[2] * blue
     chroma = jnp.concatenate([(blue - luma) / 1.772, (red - luma) / 1.402], -1)
     height, width = image.shape[:2]
-    luma = _quantised(luma - 128, _table(_LUMA, quality), 8) + 128
-    padded = _padded(chroma, 16)
+    luma = _levels(_quantised(_levels(luma) - 128, _table(_LUMA, setting), 8) + 128)
+    padded = _padded(_levels(chroma + 128) - 128, 16)
     halved = padded.reshape(padded.shape[0] // 2, 2, padded.shape[1] // 2, 2, 2).mean((1, 3))
-    halved = _quantised(halved, _table(_CHROMA, quality), 8)
-    chroma = jax.image.resize(halved, padded.shape, "linear")[:height, :width]
+    # Means of four levels, to whole ones: up from 3/4 and from 1/2 on, by turns.
+    turns = np.resize(np.array([0.25, 0.5], np.float32), halved.shape[1])
+    halved = jnp.floor(halved + turns[None, :, None])
+    halved = _levels(_quantised(halved, _table(_CHROMA, setting), 8) + 128) - 128
+    chroma = jnp.round(jax.image.resize(halved, padded.shape, "linear")[:height, :width])
     cb, cr = chroma[..., :1], chroma[..., 1:]
     red, blue = luma + 1.402 * cr, luma + 1.772 * cb
     green = (luma - _GREY[0] * red - _GREY[2] * blue) / _GREY[1]
-    return jnp.concatenate([red, green, blue], -1) / 255
+    return _levels(jnp.concatenate([red, green, blue], -1)) / 255
 
 
 def grey(image: jax.Array) -> jax.Array:
     """Brightness `[h, w, 1]`."""
     if image.shape[-1] != 3:
         return jnp.mean(image, axis=-1, keepdims=True)
-    return jnp.sum(image * jnp.asarray(_GREY), axis=-1, keepdims=True)
+    return jnp.sum(image * jnp.asarray(_GREY, image.dtype)[None, None], axis=-1, keepdims=True)
+
+
+def _levels(values: jax.Array) -> jax.Array:
+    """Whole levels from 0 to 255, as a file holds them."""
+    return jnp.clip(jnp.round(values), 0, 255)
 
 
 def _table(table: np.ndarray, quality: int) -> np.ndarray:
@@ -115,7 +132,9 @@ def _quantised(channels: jax.Array, table: np.ndarray, block: int) -> jax.Array:
     exact = jax.lax.Precision.HIGHEST
     parts = jnp.einsum("ui,aibjc,vj->aubvc", basis, blocks, basis, precision=exact)
     steps = jnp.asarray(table, jnp.float32)[None, :, None, :, None]
-    parts = steps * jnp.round(parts / steps)
+    number = parts / steps
+    # Halves, which the mean of a block often is, are rounded away from 0.
+    parts = steps * jnp.sign(number) * jnp.floor(jnp.abs(number) + 0.5 + 1e-4)
     blocks = jnp.einsum("ui,aubvc,vj->aibjc", basis, parts, basis, precision=exact)
     return blocks.reshape(padded.shape)[:height, :width]
 

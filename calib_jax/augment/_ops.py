@@ -10,6 +10,7 @@ Rounding is Pillow's: coordinates have 16 binary places, fractions of a grey lev
 """
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -133,10 +134,57 @@ def _tone(packed: jax.Array, op: jax.Array, magnitude: jax.Array, channels: int)
     for i in range(channels):
         x = _level(packed, i) & mask
         x = jnp.where(x < threshold, x, 255 - x)
-        # In whole numbers: a float quotient that should be whole may fall short of it, or not, by how
-        # it was compiled. (Pillow's, in float64, falls short in 0.4 % of the cases.)
-        levels.append((x - low[:, i : i + 1]) * 255 // (high - low)[:, i : i + 1])
+        levels.append(_stretched(x, low[:, i : i + 1], high[:, i : i + 1]))
     return levels
+
+
+def _stretched(x: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
+    """`255 (x - low) / (high - low)` in whole numbers, as Pillow has it.
+
+    Pillow computes in float64, where some quotients that are whole fall short and lose a level.
+    """
+    width = high - low
+    numerator = 255 * (x - low)
+    quotient = _quotient(numerator, width)
+    index, masks = _short()
+    part, bits = jnp.asarray(_PARTS)[width], jnp.asarray(masks)[jnp.asarray(index)[low, high]]
+    number = jnp.minimum(_quotient(quotient, part), 31)
+    short = (quotient * width == numerator) & ((bits >> number) & 1 == 1)
+    return quotient - short.astype(jnp.int32)
+
+
+def _quotient(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
+    """Whole quotient of a number up to 65,025 and one up to 255; integers have no vector division.
+
+    Exact, however the division is compiled: with the half it is clear of a whole number by 1/510.
+    """
+    half = numerator.astype(jnp.float32) + 0.5
+    return (half / denominator.astype(jnp.float32)).astype(jnp.int32)
+
+
+# Of `255 n / width`, whole numbers are the multiples of this; [0] is never used.
+_PARTS = np.array([1, *(255 // math.gcd(255, width) for width in range(1, 256))], np.int32)
+
+
+@functools.cache
+def _short() -> tuple[np.ndarray, np.ndarray]:
+    """Which whole quotients fall short in float64: `masks[index[low, high]]` has a bit for each.
+
+    Bit k stands for k times the smallest whole quotient.
+
+    Returns:
+      `index` uint8 `[256, 256]`, `masks` int32 `[distinct]`
+    """
+    bits = np.zeros((256, 256), np.int32)
+    for width in range(1, 256):
+        low = np.arange(256 - width)[:, None]
+        number = np.arange(1, min(255 // _PARTS[width], 30) + 1)
+        scale = 255.0 / width
+        x = low + number * width * _PARTS[width] // 255
+        short = np.trunc(x * scale + -low * scale) < number * _PARTS[width]
+        bits[low[:, 0], low[:, 0] + width] = (short << number).sum(1)
+    masks, index = np.unique(bits, return_inverse=True)
+    return index.reshape(bits.shape).astype(np.uint8), masks
 
 
 def _colour(levels: list[jax.Array], op: jax.Array, signed: jax.Array) -> list[jax.Array]:

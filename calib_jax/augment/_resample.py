@@ -13,11 +13,6 @@ import numpy as np
 from jax.scipy.ndimage import map_coordinates
 
 
-def scale(image: jax.Array) -> float:
-    """How much larger an image is than the 32 pixels that lengths are given for."""
-    return max(image.shape[:2]) / 32
-
-
 def along(image: jax.Array, rows: np.ndarray, columns: np.ndarray) -> jax.Array:
     """`rows @ image @ columns.T` for every channel; matrices `[new, old]`."""
     precision = jax.lax.Precision.HIGHEST
@@ -25,9 +20,21 @@ def along(image: jax.Array, rows: np.ndarray, columns: np.ndarray) -> jax.Array:
     return jnp.einsum("ikc,lk->ilc", half, jnp.asarray(columns, jnp.float32), precision=precision)
 
 
-def gaussian(image: jax.Array, sigma: float) -> jax.Array:
-    """Gaussian blur with the image's edge going on beyond it."""
-    return along(image, *(_gaussian_matrix(n, sigma) for n in image.shape[:2]))
+def gaussian(
+    image: jax.Array, sigma: float, truncate: float = 4.0, border: str = "edge"
+) -> jax.Array:
+    """Gaussian blur.
+
+    Args:
+      image: `[h, w, c]`
+      sigma: standard deviation in pixels; 0 for none.
+      truncate: where the Gaussian ends, in standard deviations.
+      border: how the image goes on beyond its edge, as `np.pad` calls it.
+
+    Returns:
+      `[h, w, c]`
+    """
+    return along(image, *(_gaussian_matrix(n, sigma, truncate, border) for n in image.shape[:2]))
 
 
 def pixelated(image: jax.Array, share: float) -> jax.Array:
@@ -35,50 +42,65 @@ def pixelated(image: jax.Array, share: float) -> jax.Array:
     return along(image, *(_box_matrix(n, max(1, int(share * n))) for n in image.shape[:2]))
 
 
-def zoomed_mean(image: jax.Array, factors: np.ndarray) -> jax.Array:
-    """The mean of the image enlarged about its middle by each of the factors."""
-    parts = [along(image, *(_zoom_matrix(n, f) for n in image.shape[:2])) for f in factors]
-    return sum(parts[1:], parts[0]) / len(parts)
+def zoomed(image: jax.Array, factor: float) -> jax.Array:
+    """The middle of an image, enlarged by a factor to the whole of it."""
+    return along(image, *(_zoom_matrix(n, factor) for n in image.shape[:2]))
 
 
 def filtered(image: jax.Array, kernel: np.ndarray) -> jax.Array:
-    """Convolution with a symmetric kernel of odd size, mirrored at the edge."""
+    """Correlation with a kernel of odd size, the image mirrored about its outermost pixels."""
     reach = kernel.shape[0] // 2
     height, width, _ = image.shape
-    padded = jnp.pad(image, ((reach, reach), (reach, reach), (0, 0)), mode="symmetric")
+    padded = jnp.pad(image, ((reach, reach), (reach, reach), (0, 0)), mode="reflect")
     taps = [(i, j) for i, j in np.ndindex(*kernel.shape) if kernel[i, j] != 0]
-    if len(taps) <= 121:
-        parts = [padded[i : i + height, j : j + width] * kernel[i, j] for i, j in taps]
+    if len(taps) <= 9:
+        parts = [padded[i : i + height, j : j + width] * float(kernel[i, j]) for i, j in taps]
         return sum(parts[1:], parts[0])
     weights = jnp.asarray(kernel, jnp.float32)[:, :, None, None]
     rows = padded.transpose(2, 0, 1)[..., None]
     out = jax.lax.conv_general_dilated(
-        rows, weights, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        rows,
+        weights,
+        (1, 1),
+        "VALID",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        precision=jax.lax.Precision.HIGHEST,
     )
     return out[..., 0].transpose(1, 2, 0)
 
 
-def streaked(image: jax.Array, radius: float, sigma: float, angle: jax.Array) -> jax.Array:
-    """Blurred along a line from each pixel, in a direction in radians, as by motion."""
-    steps = 2 * math.ceil(radius) + 1
-    weights = np.exp(-(np.arange(steps) ** 2) / (2 * sigma**2))
+def streaked(image: jax.Array, radius: int, sigma: float, angle: jax.Array) -> jax.Array:
+    """Blurred along a line from each pixel, in a direction in radians, as by motion.
+
+    Pixel p becomes `Σ w_i image[p + round(i (sin, cos))]` for i = 0 … 2 radius, with
+    `w_i ∝ exp(-i² / 2 sigma²)`; the image's edge goes on beyond it.
+    """
+    steps = np.arange(2 * radius + 1, dtype=np.float32)
+    weights = np.exp(-(steps**2) / (2 * sigma**2))
     height, width, _ = image.shape
-    y, x = jnp.arange(height), jnp.arange(width)
-    parts = []
-    for i, weight in enumerate(weights / weights.sum()):
-        if weight < 1e-4:
-            break
-        rows = jnp.clip(y + jnp.round(i * jnp.sin(angle)).astype(jnp.int32), 0, height - 1)
-        columns = jnp.clip(x + jnp.round(i * jnp.cos(angle)).astype(jnp.int32), 0, width - 1)
-        parts.append(weight * image[rows][:, columns])
-    return sum(parts[1:], parts[0])
+    y, x = jnp.arange(height, dtype=jnp.int32), jnp.arange(width, dtype=jnp.int32)
+
+    def nearest(length: jax.Array) -> jax.Array:
+        return jnp.ceil(length - 0.5).astype(jnp.int32)
+
+    def add(total: jax.Array, step: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
+        weight, down, right = step
+        rows, columns = jnp.clip(y + down, 0, height - 1), jnp.clip(x + right, 0, width - 1)
+        return total + weight * image[rows][:, columns], None
+
+    shares = jnp.asarray(weights / weights.sum(), jnp.float32)
+    offsets = (nearest(jnp.asarray(steps) * f(angle)) for f in (jnp.sin, jnp.cos))
+    return jax.lax.scan(add, jnp.zeros_like(image), (shares, *offsets))[0]
 
 
-def sampled(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
-    """Values at places `[h, w]` between the pixels, mirrored at the edge."""
+def sampled(image: jax.Array, y: jax.Array, x: jax.Array, border: str) -> jax.Array:
+    """Values at places `[h, w]` between the pixels, by linear interpolation.
+
+    `border` is `'mirror'` about the outermost pixels, or `'reflect'` about their outer edges.
+    """
 
     def one(channel: jax.Array) -> jax.Array:
-        return map_coordinates(channel, [y, x], order=1, mode="reflect")
+        return map_coordinates(channel, [y, x], order=1, mode=border)
 
     return jax.vmap(one, -1, -1)(image)
 
@@ -91,8 +113,8 @@ def plasma(key: jax.Array, image: jax.Array, decay: float) -> jax.Array:
     height, width, _ = image.shape
     rounds = math.ceil(math.log2(max(height, width)))
     # All noise at once: a draw for each round and place takes the compiler a while.
-    noise = jax.random.uniform(key, (4**rounds,), minval=-1.0, maxval=1.0)
-    field, strength = jnp.zeros((1, 1)), 100.0
+    noise = jax.random.uniform(key, (4**rounds,), image.dtype, -1.0, 1.0)
+    field, strength = jnp.zeros((1, 1), image.dtype), 100.0
     for i in range(rounds):
         n = 2**i
         # Before this round n² values have been used (the first of them by nothing).
@@ -110,46 +132,40 @@ def plasma(key: jax.Array, image: jax.Array, decay: float) -> jax.Array:
 
 
 @functools.cache
-def _gaussian_matrix(size: int, sigma: float) -> np.ndarray:
-    if sigma <= 0:
+def _gaussian_matrix(size: int, sigma: float, truncate: float, border: str) -> np.ndarray:
+    reach = int(truncate * sigma + 0.5)
+    if reach == 0:
         return np.eye(size)
-    reach = max(1, math.ceil(4 * sigma))
     weights = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2))
+    places = np.pad(np.arange(size), reach, mode=border)  # type: ignore[call-overload]
     matrix = np.zeros((size, size))
     for i in range(size):
-        places = np.clip(np.arange(i - reach, i + reach + 1), 0, size - 1)
-        np.add.at(matrix[i], places, weights / weights.sum())
+        np.add.at(matrix[i], places[i : i + 2 * reach + 1], weights / weights.sum())
     return matrix
 
 
 @functools.cache
 def _box_matrix(size: int, coarse: int) -> np.ndarray:
-    """Down to `coarse` pixels and up again, each a mean over what it covers."""
-
-    def resize(old: int, new: int) -> np.ndarray:
-        matrix = np.zeros((new, old))
-        for i in range(new):
-            # A pixel of the old image counts by its middle, as in Pillow; never none of them.
-            low, high = i * old / new, (i + 1) * old / new
-            if new > old:
-                low = high = (low + high) / 2
-                matrix[i, min(old - 1, int(low))] = 1
-                continue
-            inside = [j for j in range(old) if low <= j + 0.5 < high]
-            matrix[i, inside] = 1 / len(inside)
-        return matrix
-
-    return resize(coarse, size) @ resize(size, coarse)
+    """Down to `coarse` pixels, each the mean of those whose middle it covers, and up by the nearest."""
+    edges = np.arange(coarse + 1) * size / coarse
+    middles = np.arange(size) + 0.5
+    covers = (edges[:-1, None] < middles) & (middles <= edges[1:, None])
+    nearest = np.floor(middles * coarse / size).astype(int)
+    return (covers / covers.sum(1, keepdims=True))[nearest]
 
 
 @functools.cache
 def _zoom_matrix(size: int, factor: float) -> np.ndarray:
-    """Linear interpolation at places that lie closer to the middle by `factor`."""
-    middle = (size - 1) / 2
-    places = middle + (np.arange(size) - middle) / factor
-    below = np.clip(np.floor(places).astype(int), 0, size - 2) if size > 1 else np.zeros(1, int)
+    """The middle `size / factor` pixels stretched to `size` or a little more, of which the middle.
+
+    Ends are stretched to ends, with linear interpolation; all lengths are rounded to whole pixels.
+    """
+    part = math.ceil(size / factor)
+    new = round(part * factor)
+    places = (np.arange(size) + (new - size) // 2) * (part - 1) / max(new - 1, 1)
+    below = np.minimum(np.floor(places).astype(int), max(part - 2, 0))
     matrix = np.zeros((size, size))
-    rows, part = np.arange(size), places - below
-    np.add.at(matrix, (rows, below), 1 - part)
-    np.add.at(matrix, (rows, np.minimum(below + 1, size - 1)), part)
+    rows, first, share = np.arange(size), (size - part) // 2, places - below
+    np.add.at(matrix, (rows, first + below), 1 - share)
+    np.add.at(matrix, (rows, np.minimum(first + below + 1, size - 1)), share)
     return matrix

@@ -9,7 +9,7 @@ from calib_jax.data._batches import split_batch as split_batch
 from calib_jax.data._batches import steps_per_epoch as steps_per_epoch
 from calib_jax.data._dataset import Dataset as Dataset
 from calib_jax.data._load import NAMES as NAMES
-from calib_jax.data._load import has_corrupted as has_corrupted
+from calib_jax.data._load import corrupted_set as corrupted_set
 from calib_jax.data._load import load as load
 from calib_jax.data._stream import stream as stream
 from calib_jax.data._text import tokenise as tokenise

@@ -39,7 +39,7 @@ def imagenet_c(
     path = find(
         "imagenet_c",
         data_dir,
-        corrupted_patterns(corruption, severity),
+        tuple(corrupted_patterns(corruption, severity)),
         "Get ImageNet-C (blur.tar, digital.tar, extra.tar, noise.tar, weather.tar) from "
         "zenodo.org/records/2235448 and unpack it to <data folder>/ImageNet-C/.",
     )
@@ -59,14 +59,14 @@ def imagenet_c(
     return dataset
 
 
-def corrupted_patterns(corruption: str, severity: int) -> tuple[str, ...]:
-    """Where the corrupted images of that kind may lie, the published ones first."""
-    published = tuple(
-        f"{folder}{group}/{corruption}/{severity}"
+def corrupted_patterns(corruption: str, severity: int) -> dict[str, str]:
+    """Return where the corrupted images may be, the published ones first, and what the set is called."""
+    published = {
+        f"{folder}{group}/{corruption}/{severity}": "imagenet_c"
         for folder in ("ImageNet-C", "imagenet-c")
         for group in ("", "/*")  # blur, digital, extra, noise or weather
-    )
-    return (*published, *_tfds.patterns(f"{_TFDS}/{corruption}_{severity}"))
+    }
+    return published | dict.fromkeys(_tfds.patterns(f"{_TFDS}/{corruption}_{severity}"), _TFDS)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -86,17 +86,26 @@ def load(
     return reader(split, _folder(data_dir), **options)
 
 
-def has_corrupted(
+def corrupted_set(
     name: str, corruption: str, severity: int, data_dir: str | os.PathLike[str] | None = None
-) -> bool:
-    """Whether files of a set's corrupted images are there; `data_dir` as in `load`."""
+) -> str:
+    """Return the name of the set whose corrupted images of `name` are there; '' if there are none.
+
+    Args:
+      name: of the clean set.
+      corruption: name of the corruption.
+      severity: 1 to 5.
+      data_dir: as in `load`.
+    """
     folder = _folder(data_dir)
-    patterns: tuple[str, ...] = ()
+    patterns: dict[str, str] = {}  # to the set's name
     if name in FOLDERS:
-        patterns = (f"{FOLDERS[name]}/{corruption}.npy",)
+        patterns = {f"{FOLDERS[name]}/{corruption}.npy": f"{name}_c"}
     elif name == "imagenet":
         patterns = corrupted_patterns(corruption, severity)
-    return folder is not None and any(any(folder.glob(pattern)) for pattern in patterns)
+    if folder is None:
+        return ""
+    return next((patterns[p] for p in patterns if any(folder.glob(p))), "")
 
 
 def _folder(data_dir: str | os.PathLike[str] | None) -> pathlib.Path | None:

@@ -12,7 +12,7 @@ from calib_jax import augment, losses, metrics, train
 from calib_jax._hints import expected_one_of
 from calib_jax.data import Dataset
 from calib_jax.experiment._judge import Judgement
-from calib_jax.experiment._shift import load_shift, operated
+from calib_jax.experiment._shift import corruption_source, load_shift, operated
 
 # The benchmark's own 15; all 19; the 17 that the AutoLabel paper's code base has for CIFAR-100-C.
 _SUITES = {
@@ -70,7 +70,8 @@ def evaluate(
     """What the config asks for; an empty dict for nothing.
 
     Returns:
-      `{"corruptions": {"mean", "severity": {"0", "1", …}, "type": {name}, "each": {name: {"1", …}}},
+      `{"corruptions": {"mean", "severity": {"0", "1", …}, "type": {name}, "each": {name: {"1", …}},
+      "source": whether they are published files or with what strengths they were made},
       "operations": {name: {"0", "1", …}}, "attack": {"clean_accuracy", "accuracy"}}`
     """
     options, found = config.robustness, {}
@@ -118,6 +119,8 @@ def _corruptions(
             str(s): predict(load_shift(f"{name}:{s}", test, folder)[1]) for s in severities
         }
 
+    sources = {corruption_source(test, name, s, folder) for name in names for s in severities}
+
     def mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
         return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
 
@@ -126,6 +129,7 @@ def _corruptions(
         "severity": {str(s): mean([rows[str(s)] for rows in each.values()]) for s in severities},
         "type": {name: mean(list(rows.values())) for name, rows in each.items()},
         "each": each,
+        "source": " and ".join(sorted(sources)),
     }
 
 

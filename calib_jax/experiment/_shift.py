@@ -25,7 +25,8 @@ def load_shift(
       entry: the name of a set (`'svhn'`), perhaps with options of its reader
         (`'hellaswag?source=wikihow'`), or a corruption and its severity (`'gaussian_noise:5'`) for
         the test set so corrupted: from the files of CIFAR-10-C, CIFAR-100-C or ImageNet-C, if it is
-        theirs and they are there, else made here, the same for every run.
+        theirs and they are there, else made here, the same for every run and never under the
+        name of the published set.
       test: the test set.
       data_dir: as in `data.load`.
 
@@ -45,7 +46,7 @@ def load_shift(
             "'gaussian_noise:5'"
         )
     name = f"{corruption}_{severity}"
-    if data.has_corrupted(test.name, corruption, int(severity), data_dir):
+    if data.corrupted_set(test.name, corruption, int(severity), data_dir):
         return name, _official(test, corruption, int(severity), data_dir)
     if corruption not in augment.CORRUPTIONS:
         raise ValueError(
@@ -55,6 +56,19 @@ def load_shift(
     if "image" not in test.inputs:
         raise ValueError(f"shift={entry!r}: {test.name} has no images in memory to corrupt")
     return name, _made(test, corruption, int(severity))
+
+
+def corruption_source(
+    test: Dataset, corruption: str, severity: int, data_dir: str | os.PathLike[str] | None
+) -> str:
+    """Where `load_shift` has a corrupted test set from: the publishers' files, or what strengths."""
+    files = data.corrupted_set(test.name, corruption, severity, data_dir)
+    return f"from the files of {files}" if files else _made_with(test)
+
+
+def _made_with(test: Dataset) -> str:
+    height, width = test.inputs["image"].shape[1:3]
+    return f"made with the {augment.corruption_strengths(height, width)}"
 
 
 def _literal(text: str) -> Any:
@@ -71,7 +85,7 @@ def _official(
     """The publishers' edition of the images that the test set holds."""
     name = f"{test.name}_c"
     everything = data.load(name, "test", data_dir, corruption=corruption, severity=severity)
-    note = f"{corruption} {severity} from the files of {everything.name}"
+    note = f"{corruption} {severity} {corruption_source(test, corruption, severity, data_dir)}"
     if everything.read:  # matched by file name when it was read: its ids are the test set's
         return dataclasses.replace(_same_images(everything, test), notes=(*everything.notes, note))
     if test.ids.max() >= len(everything):
@@ -100,10 +114,10 @@ def _same_images(everything: Dataset, test: Dataset) -> Dataset:
 def _made(test: Dataset, corruption: str, severity: int) -> Dataset:
     """The test set corrupted here. An image's noise hangs on its id: a part is a part of the whole."""
     images = corrupted(test.inputs["image"], test.ids, corruption, severity)
-    note = f"{corruption} {severity} made from the test images by augment.corrupt"
+    note = f"{corruption} {severity} {_made_with(test)}"
     return dataclasses.replace(
         test,
-        name=f"{test.name}_c",
+        name=f"{test.name}_corrupted",
         inputs=test.inputs | {"image": images},
         notes=(*test.notes, note),
     )

@@ -40,7 +40,14 @@ def robustness_table(summary: Mapping[str, Any]) -> Table | None:
         columns.append(Column(key, title, key == "ece_temperature", cells))
     columns.append(Column("delta", "Δ %", False, _deltas(found)))
     shown = [column for column in columns if any(cell != NOTHING for cell in column.cells)]
-    return by_method("Under corruption and attack", found, shown)
+    return by_method(_title(found), found, shown)
+
+
+def _title(found: Mapping[str, Any]) -> str:
+    """What corrupted images are: the published files, or made here and with what strengths."""
+    sources = {s for of in found.values() for s in of.get("corruptions", {}).get("source", ())}
+    named = f" ({'; '.join(sorted(sources))})" if sources else ""
+    return f"Under corruption{named} and attack"
 
 
 def plot_severity(summary: Mapping[str, Any]) -> Figure | None:

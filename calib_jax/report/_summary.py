@@ -80,7 +80,7 @@ def temperature_scaling(summary: Mapping[str, Any]) -> str:
 
 
 def _collect(tree: dict[str, Any], measured: Mapping[str, Any]) -> None:
-    """Appends every number of a nested dict to the list at its place in `tree`."""
+    """Appends every number or name of a nested dict to the list at its place in `tree`."""
     for key, value in measured.items():
         if isinstance(value, Mapping):
             _collect(tree.setdefault(key, {}), value)
@@ -92,7 +92,9 @@ def _reduce(tree: dict[str, Any]) -> dict[str, Any]:
     return {k: _reduce(v) if isinstance(v, dict) else _statistics(v) for k, v in tree.items()}
 
 
-def _statistics(values: list[Any]) -> dict[str, Any]:
+def _statistics(values: list[Any]) -> dict[str, Any] | list[str]:
+    if isinstance(values[0], str):  # a name, not a number
+        return sorted(set(values))
     array = np.asarray(values, float)
     std = np.std(array, axis=0, ddof=1).tolist() if len(values) > 1 else None
     return {"mean": np.mean(array, axis=0).tolist(), "std": std, "n": len(values)}

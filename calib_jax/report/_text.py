@@ -136,7 +136,7 @@ def comparison_text(summary: Mapping[str, Any], *, texts: bool = False) -> str:
         for name, cells in robust.rows:
             shown = [cells[i] for i in wanted]
             rows.append([name, *(c.mean + c.spread + _STARS[c.mark] for c in shown)])
-        parts.append(f"{robust.title.lower()}\n{_aligned(rows)}")
+        parts.append(f"{robust.title[0].lower()}{robust.title[1:]}\n{_aligned(rows)}")
     means = f"{_STARS_MEAN}; +T after {scaling} scaling by T" if scaling else _STARS_MEAN
     return "\n\n".join([*parts, means])
 

@@ -58,9 +58,12 @@ def test_floats_come_back_as_they_were(dtype) -> None:
     assert found.dtype == dtype
     assert found.shape == (2, 32, 32, 3)
     whole = augment.corrupt(KEY, GREY[:2], "gaussian_noise", 3)
-    # The same noise: bytes are the rounded version of floats; bfloat16 has steps of a grey level.
-    step = 0.51 if dtype == np.float32 else 1.6
-    np.testing.assert_allclose(255 * np.asarray(found, np.float32), np.asarray(whole), atol=step)
+    # The same noise: bytes have lost the fraction of a level; bfloat16 has steps of a level.
+    step = 0.01 if dtype == np.float32 else 1.1
+    lost = 255 * np.asarray(found, np.float32) - np.asarray(whole)
+    assert -step <= lost.min() <= lost.max() <= 1 + step
+    if dtype == np.float32:
+        assert lost.mean() == pytest.approx(0.5, abs=0.02)
 
 
 def test_same_key_same_noise_also_under_jit() -> None:
@@ -173,7 +176,7 @@ def test_glass_shuffled_twice_is_worse_than_once() -> None:
 def test_elastic_bends_more_and_stretches_less() -> None:
     ramp = np.broadcast_to(np.arange(32.0)[:, None] / 64 + 0.25, (24, 32, 32))
     ramps = np.stack([ramp, ramp.transpose(0, 2, 1), ramp], -1).astype(np.float32)
-    made = [m[:, 6:-6, 6:-6] for m in _all("elastic_transform", ramps)]
+    made = [m[:, 10:-10, 10:-10] for m in _all("elastic_transform", ramps)]
     bent = [np.abs(np.diff(m, n=2, axis=1)).mean() for m in made]
     # An affine map leaves a ramp a ramp.
     assert bent[0] < 1e-6

@@ -1,11 +1,13 @@
 """Image operations against Pillow's, one by one; RandAug and AugMix against what they are made of."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image, ImageEnhance, ImageOps
 
 from calib_jax import augment
+from calib_jax.augment import _ops
 
 KEY = jax.random.key(0)
 FILL = 128
@@ -163,3 +165,33 @@ def test_wrong_arguments_are_named() -> None:
         augment.randaug(KEY, PHOTOS[0], 1, 0)
     with pytest.raises(ValueError, match="chains=3: expected 1, or more than 1 without a depth"):
         augment.augmix(KEY, PHOTOS, chains=3, depth=1)
+
+
+def test_autocontrast_is_pillows_for_every_range_also_under_jit() -> None:
+    """All levels of 255 ranges as images: each in a row of all its levels, from low to high."""
+    rng = np.random.default_rng(0)
+    images = np.zeros((256, 16, 16, 3), np.uint8)
+    for image in images:
+        for i in range(3):
+            low, high = np.sort(rng.choice(256, 2, replace=False))
+            levels = np.arange(low, high + 1)
+            image[..., i] = rng.permutation(np.resize(levels, 256)).reshape(16, 16)
+    expected = np.stack([np.asarray(ImageOps.autocontrast(Image.fromarray(i))) for i in images])
+    np.testing.assert_array_equal(randaug(images, 5, "autocontrast"), expected)
+    number = np.int32(augment.op_number("autocontrast"))
+    with jax.disable_jit():
+        eager = augment.randaug(KEY, images[:8], np.float32(5), number)
+    np.testing.assert_array_equal(eager, expected[:8])
+
+
+def test_stretched_levels_are_pillows_for_all_of_them() -> None:
+    low, high = np.triu_indices(256, 1)
+    x = np.arange(256)
+    some = np.random.default_rng(0).choice(len(low), 4096, replace=False)
+    low, high = low[some][:, None], high[some][:, None]
+    scale = 255.0 / (high - low)
+    pillow = np.clip((x * scale + -low * scale).astype(int), 0, 255)
+    inside = (low <= x) & (x <= high)
+    arrays = (np.broadcast_to(np.where(inside, x, low), inside.shape), low, high)
+    stretched = _ops._stretched(*(jnp.asarray(a, jnp.int32) for a in arrays))
+    np.testing.assert_array_equal(np.asarray(stretched)[inside], pillow[inside])

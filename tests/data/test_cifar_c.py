@@ -53,14 +53,14 @@ def test_corruptions_are_files(tmp_path: pathlib.Path) -> None:
 def test_missing_files_are_explained(tmp_path: pathlib.Path, monkeypatch) -> None:
     with pytest.raises(ValueError, match=r"cifar10_c is not here.*labels.npy.*zenodo.org"):
         data.load("cifar10_c", "test", tmp_path, corruption="fog")
-    assert not data.has_corrupted("cifar10", "fog", 5, tmp_path)
+    assert not data.corrupted_set("cifar10", "fog", 5, tmp_path)
     _write(tmp_path)
-    assert data.has_corrupted("cifar10", "fog", 5, tmp_path)
-    assert not data.has_corrupted("cifar10", "snow", 5, tmp_path)
+    assert data.corrupted_set("cifar10", "fog", 5, tmp_path)
+    assert not data.corrupted_set("cifar10", "snow", 5, tmp_path)
     monkeypatch.delenv("CALIB_JAX_DATA", raising=False)
-    assert not data.has_corrupted("cifar10", "fog", 5)
+    assert not data.corrupted_set("cifar10", "fog", 5)
     monkeypatch.setenv("CALIB_JAX_DATA", str(tmp_path))
-    assert data.has_corrupted("cifar10", "fog", 5)
+    assert data.corrupted_set("cifar10", "fog", 5)
 
 
 def test_files_that_are_not(tmp_path: pathlib.Path) -> None:
@@ -93,6 +93,6 @@ def test_a_hundred_classes(tmp_path: pathlib.Path) -> None:
     np.testing.assert_array_equal(found.inputs["image"], images[::-1][-N:])
     np.testing.assert_array_equal(found.labels, labels[-N:])
     assert found.num_classes == 100
-    assert data.has_corrupted("cifar100", "fog", 5, tmp_path)
-    assert not data.has_corrupted("cifar10", "fog", 5, tmp_path)
-    assert not data.has_corrupted("svhn", "fog", 5, tmp_path)
+    assert data.corrupted_set("cifar100", "fog", 5, tmp_path)
+    assert not data.corrupted_set("cifar10", "fog", 5, tmp_path)
+    assert not data.corrupted_set("svhn", "fog", 5, tmp_path)

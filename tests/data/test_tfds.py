@@ -159,7 +159,7 @@ def test_imagenet_c_is_matched_by_file_name(
         # The same image as ImageNet's at that position: its number, 20 brighter.
         assert image[0, 0, 0] == test.read(position, None)["image"][0, 0, 0] + 20
     assert corrupted.notes == ("not the complete set: 5 of 50000 images",)
-    assert data.has_corrupted("imagenet", "fog", 2, tfds_imagenet)
+    assert data.corrupted_set("imagenet", "fog", 2, tfds_imagenet)
 
 
 def test_folders_of_imagenet_c_that_do_not_fit(
@@ -208,8 +208,8 @@ def test_images_made_by_tfds_are_never_called_imagenet_c(
         image = corrupted.read(position, None)["image"]
         assert image[0, 0, 0] == test.read(position, None)["image"][0, 0, 0] + 100
         np.testing.assert_array_equal(image[0, :, 1], np.arange(224))  # cropped once, not again
-    assert data.has_corrupted("imagenet", "fog", 3, tfds_imagenet)
-    assert not data.has_corrupted("imagenet", "fog", 4, tfds_imagenet)
+    assert data.corrupted_set("imagenet", "fog", 3, tfds_imagenet)
+    assert not data.corrupted_set("imagenet", "fog", 4, tfds_imagenet)
     with pytest.raises(ValueError, match=r"imagenet_c is not here.*ImageNet-C/snow/3.*zenodo.org"):
         data.load("imagenet_c", "test", tfds_imagenet, **options | {"corruption": "snow"})
     with pytest.raises(ValueError, match="split='val': expected 'test', the only one"):

@@ -54,6 +54,9 @@ def test_a_run_leaves_means_tables_and_pictures(
     for key in ("accuracy", "ece", "ece_temperature"):
         assert found["corruptions"]["mean"][key] == pytest.approx(np.mean([r[key] for r in flat]))
     assert list(found["corruptions"]["severity"]) == ["0", "1", "5"]
+    source = "made with the strengths of CIFAR-10-C, for 32 pixels"
+    assert found["corruptions"]["source"] == source
+    assert f"under corruption ({source}) and attack" in shown
     pair = [each[name]["5"]["ece"] for name in each]
     assert found["corruptions"]["severity"]["5"]["ece"] == pytest.approx(np.mean(pair))
 

@@ -62,9 +62,9 @@ def test_a_name_may_have_options_of_the_reader(
 def test_corruption_is_made_where_no_file_is(test_set: data.Dataset, tmp_path) -> None:
     name, found = load_shift("gaussian_noise:5", test_set, tmp_path)
     assert name == "gaussian_noise_5"  # fit for a file's name
-    assert found.name == "cifar10_c"
+    assert found.name == "cifar10_corrupted", "not the published set's"
     assert found.notes == (
-        "two were malformed", "gaussian_noise 5 made from the test images by augment.corrupt",
+        "two were malformed", "gaussian_noise 5 made with the strengths of CIFAR-10-C, for 32 pixels",
     )  # fmt: skip
     noise = found.inputs["image"] - 128.0
     assert noise.std() == pytest.approx(25.5, rel=0.03)
@@ -96,7 +96,7 @@ def test_published_files_come_first(test_set: data.Dataset, tmp_path) -> None:
     # Of another set, the file says nothing.
     other = dataclasses.replace(test_set, name="cifar100")
     made = load_shift("fog:2", other, tmp_path)[1]
-    assert made.notes[-1] == "fog 2 made from the test images by augment.corrupt"
+    assert made.notes[-1] == "fog 2 made with the strengths of CIFAR-10-C, for 32 pixels"
     with pytest.raises(ValueError, match="shift='smog:2': expected one of gaussian_noise, shot_no"):
         load_shift("smog:2", other, tmp_path)
 
@@ -135,7 +135,7 @@ def test_a_published_set_that_streams_is_matched_by_id(
         test_set, name="imagenet_c", inputs={}, ids=ids, labels=labels,
         read=lambda position, rng: {"image": np.full((1, 1, 3), position, np.uint8)},
     )  # fmt: skip
-    monkeypatch.setattr(data, "has_corrupted", lambda *_: True)
+    monkeypatch.setattr(data, "corrupted_set", lambda *_: "imagenet_c")
     monkeypatch.setattr(data, "load", lambda *_, **__: streamed)
     test = dataclasses.replace(test_set, name="imagenet")
     name, found = load_shift("fog:3", test, None)

@@ -44,6 +44,24 @@ def test_delta_is_the_sum_of_both_accuracies_less_that_of_cross_entropy() -> Non
     assert "attacked accuracy %" in text
 
 
+def test_the_title_names_the_strengths_of_made_corruptions_or_the_files() -> None:
+    def titled(*sources: str) -> str:
+        records = [_record(f"method {i}", 0, 0.9, 0.0) for i, _ in enumerate(sources)]
+        for record, source in zip(records, sources, strict=True):
+            record["robustness"]["corruptions"]["source"] = source
+        summary = report.summarise(records)
+        return report.robustness_table(summary).title
+
+    made, files = (
+        "made with the strengths of Tiny-ImageNet-C, for 64 pixels",
+        "from the files of a_c",
+    )
+    assert len(titled(made)) <= 100, "a line of the terminal"
+    assert titled(made) == f"Under corruption ({made}) and attack"
+    assert titled(made, made) == f"Under corruption ({made}) and attack"
+    assert titled(made, files) == f"Under corruption ({files}; {made}) and attack"
+
+
 def test_severity_curves() -> None:
     left, right = report.plot_severity(SUMMARY).axes
     assert [line.get_label() for line in left.lines] == ["cross_entropy", "adversarial"]
