@@ -167,8 +167,9 @@ def ece_debiased(
     if norm == 2:
         corrected = bins.gap**2 - noise / jnp.maximum(bins.count - 1, 1.0)
         total = jnp.sum(jnp.where(bins.count >= 2, bins.weight * corrected, 0.0))
-        no_examples = jnp.sum(bins.count) == 0
-        return jnp.where(no_examples, jnp.nan, root(jnp.maximum(total, 0.0), 2))
+        # Bins that are left out may hold what is no number, or there may be none else.
+        nothing = (jnp.sum(bins.count) == 0) | jnp.isnan(jnp.sum(bins.correct))
+        return jnp.where(nothing, jnp.nan, root(jnp.maximum(total, 0.0), 2))
     if norm == 1:
         spread = jnp.sqrt(noise / jnp.maximum(bins.count, 1.0))
         excess = _folded_normal_mean(jnp.abs(bins.gap), spread)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax.scipy.special import digamma
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_logits
+from calib_jax._arrays import as_logits, check_not_empty
 from calib_jax.metrics._binning import check_binary
 from calib_jax.metrics._sorting import argsort_floats, running_sums, tie_bounds, tie_means
 
@@ -19,7 +19,9 @@ def predictive_entropy(logits: ArrayLike) -> jax.Array:
     Returns:
       `[batch]`
     """
-    log_p = jax.nn.log_softmax(as_logits(logits))
+    logits = as_logits(logits)
+    check_not_empty(logits.shape[:-1])
+    log_p = jax.nn.log_softmax(logits)
     p = jnp.exp(log_p)
     return -jnp.sum(p * jnp.where(p > 0, log_p, 0.0), axis=-1)
 

@@ -1,6 +1,7 @@
 """The default table of a classifier's trustworthiness."""
 
 import jax
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calib_jax._arrays import as_hard_labels, as_logits, check_labels, weighted_mean
@@ -45,7 +46,8 @@ def _summary(
         "accuracy": accuracy(logits, labels, weights=weights),
         "f1_macro": f1(logits, labels, "macro", weights=weights),
         "f1_weighted": f1(logits, labels, "weighted", weights=weights),
-        "confidence": weighted_mean(confidence, weights),
+        # NaN with a label that is no class, like all the others.
+        "confidence": weighted_mean(jnp.where(jnp.isnan(correct), jnp.nan, confidence), weights),
         "nll": nll(logits, labels, weights=weights),
         "refinement": refinement(logits, labels, weights=weights),
         "brier": brier_score(logits, labels, weights=weights),

@@ -138,4 +138,5 @@ def _fit_histogram(data: FittingData, *, num_bins: int, scheme: str) -> tuple[ja
 
 def _normalised(scores: jax.Array) -> jax.Array:
     total = jnp.sum(scores, axis=-1, keepdims=True)
-    return jnp.where(total > 0, scores / jnp.where(total > 0, total, 1.0), 1 / scores.shape[-1])
+    none = total == 0
+    return jnp.where(none, 1 / scores.shape[-1], scores / jnp.where(none, 1.0, total))
