@@ -116,7 +116,7 @@ def test_curve_against_kernel_means(sigma):
     dense = density > 0.05
     want = np.clip(t - gap, 0, 1)
     np.testing.assert_allclose(curve.accuracy[dense], want[dense], atol=4e-4 / sigma)
-    assert np.ptp(want[dense]) > 0.5  # a curve that bends, not a line
+    assert np.ptp(want[dense]) > 0.3  # a curve that bends, not a line
     np.testing.assert_allclose(curve.bandwidth, sigma, rtol=1e-6)
     np.testing.assert_allclose(curve.error, np.mean(np.abs(gap * density)), atol=5e-4)
 

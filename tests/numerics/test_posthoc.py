@@ -74,7 +74,7 @@ class TestPosthoc(Suite):
         fits("EnsembleTemperature", slow=True),
         fits("Spline", wide=False),
         fits("VectorScaling", wide=False),
-        fits("Dirichlet", options={"odir": 100.0, "bias": 1.0}, wide=False),
+        fits("Dirichlet", options={"odir": 100.0, "bias": 1.0}, wide=False, rtol=2e-4, slow=True),
         fits("HistogramBinning", options={"num_bins": 4}),
         fits("HistogramBinning", "mass", {"num_bins": 4, "scheme": "mass"}, slow=True),
         fits("FocalTemperature", slow=True),
