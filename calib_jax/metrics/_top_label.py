@@ -29,9 +29,10 @@ def top_label(logits: ArrayLike, labels: ArrayLike) -> tuple[jax.Array, jax.Arra
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
     check_labels(labels, logits)
+    _, correct = _first_max(logits, labels)
     logits, numeric = numeric_rows(logits)
-    top, correct = _first_max(logits, labels)
-    confidence = 1 / jnp.sum(jnp.exp(logits - top[..., None]), axis=-1)
+    top = jnp.max(logits, axis=-1, keepdims=True)
+    confidence = 1 / jnp.sum(jnp.exp(logits - top), axis=-1)
     return jnp.where(numeric, confidence, jnp.nan), correct
 
 

@@ -10,13 +10,7 @@ from jax.typing import ArrayLike
 
 from calib_jax import metrics
 from calib_jax._arrays import as_logits, take_label, weighted_mean
-from calib_jax.posthoc._common import (
-    FittingData,
-    below_top,
-    fitting_data,
-    keep_prediction,
-    nan_unless,
-)
+from calib_jax.posthoc._common import FittingData, below_top, fitting_data, nan_unless
 
 _CRITERIA = ("nll", "ece", "ece_mass")
 
@@ -79,13 +73,20 @@ class Temperature:
 
     def __call__(self, logits: ArrayLike) -> jax.Array:
         """Return probabilities `[n, num_classes]` with the argmax of the logits, whatever T is."""
-        logits = as_logits(logits)
-        return keep_prediction(scaled_softmax(logits, self.temperature), logits)
+        return scaled_softmax(as_logits(logits), self.temperature)
 
 
 def scaled_softmax(logits: jax.Array, temperature: ArrayLike) -> jax.Array:
-    """`softmax(logits / temperature)` in the dtype of the logits."""
-    return jax.nn.softmax(below_top(logits) / jnp.asarray(temperature, logits.dtype))
+    """`softmax(logits / temperature)` in the dtype of the logits, with their argmax.
+
+    At a high temperature many `exp(-distance / T)` round to the 1 of the largest logit, and the first
+    of them would be the prediction: a smaller logit has less than 1. The slope is that of the softmax.
+    """
+    distance = below_top(logits)
+    scores = jnp.exp(distance / jnp.asarray(temperature, logits.dtype))
+    less = jnp.minimum(scores, 1 - 2 * jnp.finfo(scores.dtype).eps)
+    scores += jax.lax.stop_gradient(jnp.where(distance < 0, less - scores, 0.0))
+    return scores / jnp.sum(scores, axis=-1, keepdims=True)
 
 
 @jax.jit

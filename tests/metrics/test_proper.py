@@ -2,6 +2,7 @@
 
 import math
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -89,6 +90,48 @@ def test_f1_by_hand_counts_a_class_nobody_has():
     np.testing.assert_allclose(
         run(metrics.f1, logits, labels, average="weighted"), 2 / 3, rtol=1e-6
     )
+
+
+def test_f1_and_summary_of_fifty_thousand_classes():
+    """`label * K + prediction` has no place in 32 bits there, and K x K no place in memory."""
+    k = 50_000
+    labels = np.array([0, 49_998, 49_998, 49_999, 49_999, 7], np.int32)
+    predicted = np.array([0, 49_998, 49_999, 49_999, 3, 7])
+    logits = np.zeros((6, k), np.float32)
+    logits[np.arange(6), predicted] = 20.0
+    # F1 of 0, 7: 1; of 49,998: 2 (1) / (2 + 1); of 49,999: 2 (1) / (2 + 2); of all others 0.
+    each = {0: 1.0, 7: 1.0, 49_998: 2 / 3, 49_999: 0.5}
+    weighted = sum(each[y] for y in labels) / 6
+    chex.assert_trees_all_close(
+        (
+            run(metrics.f1, logits, labels),
+            run(metrics.f1, logits, labels, average="weighted"),
+        ),
+        (sum(each.values()) / k, weighted),
+        rtol=1e-5,
+    )
+    memory = jax.jit(metrics.summary).lower(logits, labels).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 16 * logits.nbytes
+    summary = metrics.summary(logits, labels)
+    chex.assert_tree_all_finite(summary)
+    chex.assert_trees_all_close(summary["f1_weighted"], weighted, rtol=1e-5)
+    chex.assert_trees_all_close(summary["accuracy"], 4 / 6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("label", [-1, 4])
+def test_a_label_that_is_no_class_is_named_unless_its_row_is_padding(label):
+    logits, labels = make()
+    bad = labels.copy()
+    bad[[3, 5]] = label
+    weights = np.ones(120)
+    weights[[3, 5]] = 0
+    functions = (metrics.accuracy, metrics.nll, metrics.f1, metrics.refinement, metrics.summary)
+    for function in functions:
+        with pytest.raises(ValueError, match=f"expected 0 to 3, found {label} .2 of 120"):
+            function(logits, bad)
+        chex.assert_trees_all_close(
+            function(logits, bad, weights=weights), function(logits, labels, weights=weights)
+        )
 
 
 def test_f1_bad_average_names_it():
@@ -202,6 +245,31 @@ def test_refinement_with_weights():
     np.testing.assert_allclose(
         run(metrics.refinement, logits, labels, weights=w), best_nll(logits, labels, w), rtol=2e-5
     )
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 50.0])
+def test_guesses_have_a_bounded_temperature(scale):
+    """Labels with the least logit: T is 1,000, or 1,000 typical gaps. Gaps of e^-1 and e^3: e."""
+    gaps = scale * np.repeat(np.exp([-1.0, 3.0]), 10)
+    logits = np.stack([gaps, 0 * gaps, -gaps], axis=1).astype(np.float32)
+    beta = run(metrics.inverse_temperature, logits, np.full(20, 2))
+    chex.assert_trees_all_close(1 / beta, 1000 * max(1.0, scale * np.e), rtol=1e-4)
+    # Weights count: all of it on the narrow gaps, or three to one.
+    weights = np.repeat([3.0, 1.0], 10)
+    beta = run(metrics.inverse_temperature, logits, np.full(20, 2), weights=weights)
+    chex.assert_trees_all_close(1 / beta, 1000 * max(1.0, float(scale)), rtol=1e-4)
+    # Rows of equal logits have no gap and no say.
+    more = np.concatenate([logits, np.full((5, 3), 7.0, np.float32)])
+    beta = run(metrics.inverse_temperature, more, np.full(25, 2))
+    chex.assert_trees_all_close(1 / beta, 1000 * max(1.0, scale * np.e), rtol=1e-4)
+
+
+def test_gradient_of_the_refinement_is_that_of_the_nll_at_the_best_temperature():
+    logits, labels = make()
+    beta = float(metrics.inverse_temperature(logits, labels))
+    got = jax.grad(lambda z: metrics.refinement(z, labels))(jnp.asarray(logits))
+    want = jax.grad(lambda z: metrics.nll(beta * z, labels))(jnp.asarray(logits))
+    chex.assert_trees_all_close(got, want, rtol=1e-4, atol=1e-8)
 
 
 def test_refinement_at_the_ends():

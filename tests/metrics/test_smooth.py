@@ -2,6 +2,7 @@
 
 import warnings
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -89,6 +90,44 @@ def test_two_confidences_by_hand():
     )
     # Very wide: residuals +.8 and -.8 cancel almost wholly.
     assert float(run(metrics.smooth_ece, conf, correct, bandwidth=1.0)) < 0.02
+
+
+def folded(t, f, sigma):
+    """Density at t of a normal around f, folded at 0 and 1: images at 2k + f and 2k - f."""
+    images = [2 * k + s * f for k in range(-4, 5) for s in (1, -1)]
+    kernel = sum(np.exp(-0.5 * ((t - image) / sigma) ** 2) for image in images)
+    return kernel / (sigma * np.sqrt(2 * np.pi))
+
+
+@pytest.mark.parametrize("sigma", [0.04, 0.2])
+def test_curve_against_kernel_means(sigma):
+    """Density is the weighted mean of the kernels, accuracy t less the kernel-weighted mean gap."""
+    conf, correct = np.array([0.2, 0.5, 0.9, 1.0]), np.array([1.0, 0.0, 1.0, 0.0])
+    weights = np.array([1.0, 2.0, 0.5, 0.5])
+    curve = metrics.smooth_curve(conf, correct, bandwidth=sigma, weights=weights)
+    t = (np.arange(4096) + 0.5) / 4096
+    chex.assert_trees_all_close(curve.confidence, t.astype(np.float32), atol=1e-7)
+    kernels = np.stack([folded(t, f, sigma) for f in conf], axis=1) * weights / weights.sum()
+    density = kernels.sum(1)
+    gap = kernels @ (conf - correct) / np.maximum(density, 1e-6)
+    # Examples are moved to the middles of 4,096 bins: 1.2e-4 at most, times the kernel's slope.
+    np.testing.assert_allclose(curve.density, density, atol=2e-4 / sigma**2)
+    np.testing.assert_allclose(np.mean(curve.density), 1, rtol=1e-5)
+    dense = density > 0.05
+    want = np.clip(t - gap, 0, 1)
+    np.testing.assert_allclose(curve.accuracy[dense], want[dense], atol=4e-4 / sigma)
+    assert np.ptp(want[dense]) > 0.3  # a curve that bends, not a line
+    np.testing.assert_allclose(curve.bandwidth, sigma, rtol=1e-6)
+    np.testing.assert_allclose(curve.error, np.mean(np.abs(gap * density)), atol=5e-4)
+
+
+def test_curve_of_one_confidence_by_hand():
+    """Ten examples at 0.5, six of them right: the gap is -0.1 wherever there is density."""
+    curve = metrics.smooth_curve(jnp.full(10, 0.5), jnp.arange(10) < 6, bandwidth=0.1)
+    t = np.asarray(curve.confidence)
+    near = np.abs(t - 0.5) < 0.3
+    np.testing.assert_allclose(curve.accuracy[near], t[near] + 0.1, atol=1e-3)
+    np.testing.assert_allclose(curve.density[2048], 1 / (0.1 * np.sqrt(2 * np.pi)), rtol=1e-3)
 
 
 def test_falls_with_bandwidth():

@@ -484,7 +484,7 @@ def check_padding(case: Case) -> None:
     if case.rows:
         got = jax.tree.map(lambda x: x[keep], got)
     chex.assert_tree_all_finite(got)
-    chex.assert_trees_all_close(got, want, rtol=2e-5, atol=1e-6)
+    chex.assert_trees_all_close(got, want, rtol=max(2e-5, case.rtol), atol=1e-6)
     if case.grad:
         chex.assert_tree_all_finite(slope)
         chex.assert_trees_all_close(slope, run(pad(case, source, 0.25))[1], rtol=1e-6, atol=1e-7)

@@ -1,14 +1,18 @@
 """What every calibrator promises: simplex, pytree, jit, frozen, errors, extreme logits."""
 
 import dataclasses
+import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from scipy.special import log_softmax, softmax
 
 from calib_jax import posthoc
+from calib_jax.posthoc._common import minimise
 
 NAMES = [
     "Temperature",
@@ -186,6 +190,121 @@ def test_gradient_of_the_call_is_finite(name, fitted):
     for logits in (jnp.asarray(NEW), jnp.asarray(extreme()[0])):
         grad = jax.jit(jax.grad(lambda z, c: c(z)[:, 0].sum()))(logits, fitted[name])
         assert np.all(np.isfinite(grad))
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"Spline"}))
+def test_a_whole_weight_counts_as_that_many_examples(name):
+    fit = getattr(posthoc, name).fit
+    weights = np.random.default_rng(3).integers(0, 3, 300)
+    again = np.repeat(np.arange(300), weights)
+    broken = np.where(weights[:, None] == 0, np.nan, LOGITS)
+    labels = np.where(weights == 0, -1, LABELS)
+    got = fit(broken, labels, weights=weights)(NEW)
+    chex.assert_trees_all_close(got, fit(LOGITS[again], LABELS[again])(NEW), atol=2e-3)
+    # A fit to all alike is another one.
+    assert float(jnp.max(jnp.abs(got - fit(LOGITS, LABELS)(NEW)))) > 5e-3
+
+
+@pytest.mark.parametrize("criterion", ["nll", "ece", "ece_mass"])
+def test_weights_reach_the_criterion_of_a_grid(criterion):
+    weights = np.random.default_rng(3).integers(0, 3, 300)
+    again = np.repeat(np.arange(300), weights)
+    fit = functools.partial(
+        posthoc.Temperature.fit, criterion=criterion, grid=np.linspace(0.5, 4, 30)
+    )
+    got = fit(LOGITS, LABELS, weights=weights)
+    chex.assert_trees_all_close(got, fit(LOGITS[again], LABELS[again]), rtol=1e-6)
+
+
+def test_spline_without_the_rows_of_weight_zero():
+    """Equal weights on some rows are the fit to those alone; a weight is a share of the fit."""
+    weights = np.where(np.arange(300) % 3 == 0, 0.0, 2.5)
+    some = weights > 0
+    broken = np.where(some[:, None], LOGITS, np.nan)
+    got = posthoc.Spline.fit(broken, LABELS, weights=weights)(NEW)
+    want = posthoc.Spline.fit(LOGITS[some], LABELS[some])(NEW)
+    chex.assert_trees_all_close(got, want, atol=2e-5)
+    # A hundredfold weight on the first half: about the fit to that half.
+    weights = np.where(np.arange(300) < 150, 100.0, 1.0)
+    got = posthoc.Spline.fit(LOGITS, LABELS, weights=weights).confidence(NEW)
+    half = posthoc.Spline.fit(LOGITS[:150], LABELS[:150]).confidence(NEW)
+    alike = posthoc.Spline.fit(LOGITS, LABELS).confidence(NEW)
+    assert float(jnp.mean(jnp.abs(got - half))) < 0.3 * float(jnp.mean(jnp.abs(alike - half)))
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"Dirichlet", "EnsembleTemperature"}))
+def test_a_masked_class_is_as_good_as_none(name):
+    """Fit and call with a fifth class at -inf: what comes out is that of four, and a 0."""
+    fit = getattr(posthoc, name).fit
+    masked, new = (np.pad(z, ((0, 0), (0, 1)), constant_values=-np.inf) for z in (LOGITS, NEW))
+    got = fit(masked, LABELS)(new)
+    chex.assert_tree_all_finite(got)
+    chex.assert_trees_all_close(got[:, :4], fit(LOGITS, LABELS)(NEW), atol=1e-3)
+    if name != "HistogramBinning":  # the frequency of the bin of probability 0, which is 0
+        np.testing.assert_array_equal(got[:, 4], 0.0)
+
+
+def test_dirichlet_of_a_masked_class_by_hand():
+    """Of logits (log 3, 0, -inf): log p = log 3/4, log 1/4 and, for the mask, -69."""
+    matrix = jnp.array([[2.0, 0.5, 0.01], [0.0, 1.0, -0.02], [1.0, 1.0, 1.0]])
+    calibrator = posthoc.Dirichlet(matrix, jnp.array([0.1, -0.1, 5.0]))
+    got = calibrator(jnp.array([[np.log(3.0), 0.0, -np.inf]]))
+    first = 2 * np.log(0.75) + 0.5 * np.log(0.25) - 0.69 + 0.1
+    second = np.log(0.25) + 1.38 - 0.1
+    np.testing.assert_allclose(got, [[*softmax([first, second]), 0.0]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_label_that_is_masked_is_named(name):
+    logits = LOGITS.copy()
+    logits[7, LABELS[7]] = -np.inf
+    with pytest.raises(ValueError, match=f"class {LABELS[7]} of row 7 is masked"):
+        getattr(posthoc, name).fit(logits, LABELS)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_logits_that_are_no_numbers(value):
+    logits = LOGITS.copy()
+    logits[7, 1] = value
+    with pytest.raises(ValueError, match="finite"):
+        posthoc.Temperature.fit(logits, LABELS)
+    logits[7] = -np.inf
+    with pytest.raises(ValueError, match="all masked"):
+        posthoc.Temperature.fit(logits, LABELS)
+
+
+# ---------------------------------------------------------------- the solver
+
+
+def rosenbrock(x):
+    return jnp.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7])
+def test_solver_takes_as_many_steps_as_it_may(steps):
+    solver = optax.lbfgs(memory_size=20)
+    start = jnp.full(6, -1.0)
+    params, state = start, solver.init(start)
+    for _ in range(steps):
+        value, grad = optax.value_and_grad_from_state(rosenbrock)(params, state=state)
+        update, state = solver.update(
+            grad, state, params, value=value, grad=grad, value_fn=rosenbrock
+        )
+        params = optax.apply_updates(params, update)
+    got = jax.jit(lambda x: minimise(rosenbrock, x, max_steps=steps))(start)
+    chex.assert_trees_all_close(got, params, rtol=1e-4, atol=1e-4)
+
+
+def test_solver_stops_after_five_hundred_steps_or_at_the_end():
+    long_valley = jnp.full(1500, -1.0)  # takes a step and more for each coordinate
+    default, last, one_less = (
+        jax.jit(lambda x, steps=steps: minimise(rosenbrock, x, **steps))(long_valley)
+        for steps in ({}, {"max_steps": 500}, {"max_steps": 499})
+    )
+    chex.assert_trees_all_equal(default, last)
+    assert not np.array_equal(last, one_less)
+    short_valley = jax.jit(lambda x: minimise(rosenbrock, x))(jnp.array([-1.2, 1.0]))
+    np.testing.assert_allclose(short_valley, 1.0, atol=1e-3)
 
 
 # ---------------------------------------------------------------- errors

@@ -100,6 +100,37 @@ def test_weights_are_the_simplex_optimum(name):
         np.testing.assert_allclose(weights, want, atol=2e-3)
 
 
+def exact_weights(logits, labels, temperature):
+    """The least-squares weights on the simplex in float64, with the ridge of 1e-7: seven faces."""
+    components = parts(logits, temperature).reshape(3, -1)
+    target = np.eye(logits.shape[1])[labels].ravel()
+    gram = components @ components.T / len(labels) + 1e-7 * np.eye(3)
+    pull = components @ target / len(labels)
+    best = None
+    for face in ([0], [1], [2], [0, 1], [0, 2], [1, 2], [0, 1, 2]):
+        m = len(face)
+        system = np.ones((m + 1, m + 1))
+        system[:m, :m], system[m, m] = gram[np.ix_(face, face)], 0
+        w = np.zeros(3)
+        w[face] = np.linalg.solve(system, np.append(pull[face], 1))[:m]
+        loss = w @ gram @ w - 2 * pull @ w
+        if w.min() >= 0 and (best is None or loss < best[0]):
+            best = loss, w
+    return best[1]
+
+
+@pytest.mark.parametrize(
+    ("n", "k"), [(4000, 100), pytest.param(25_000, 1000, marks=pytest.mark.slow)]
+)
+def test_weights_keep_their_digits_over_many_terms(n, k):
+    """One float32 sum over all n K terms is off by up to 2e-3 here; a sum per row first is not."""
+    logits, labels = make_data(5, n=n, k=k, scale=2.0, noise=0.3)
+    fitted = posthoc.EnsembleTemperature.fit(logits, labels)
+    want = exact_weights(logits, labels, float(fitted.temperature))
+    np.testing.assert_allclose(fitted.weights, want, atol=2e-6)
+    assert np.sort(want)[1] > 0.01  # inside the triangle or on an edge: the digits matter
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_optimality_conditions_of_the_weights(name):
     """Karush-Kuhn-Tucker: equal slopes where the weight is positive, no smaller one elsewhere."""
