@@ -49,6 +49,19 @@ def evaluated(files: pathlib.Path) -> tuple[str, pathlib.Path]:
     return done.stdout, out
 
 
+def test_nothing_that_trains_is_imported() -> None:
+    script = "import sys; from calib_jax import evaluate; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    modules = set(done.stdout.split())
+    assert "calib_jax.evaluation" in modules
+    for name in ("orbax", "flax", "transformers", "tensorflow_datasets", "ml_collections"):
+        assert name not in modules, name
+    for room in ("train", "models", "data", "methods", "experiment", "llm"):
+        assert f"calib_jax.{room}" not in modules, room
+
+
 def test_table_has_a_column_per_calibrator_and_intervals(
     evaluated: tuple[str, pathlib.Path],
 ) -> None:

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from calib_jax import metrics, posthoc
-from calib_jax._hints import expected_one_of
 from calib_jax.evaluation._predictions import Predictions
 
 
@@ -99,7 +98,8 @@ def check_calibrators(names: Sequence[str]) -> None:
     """
     for name in names:
         if name not in posthoc.CALIBRATORS:
-            raise ValueError(f"calibrate={name!r}: {expected_one_of(name, posthoc.CALIBRATORS)}")
+            known = ", ".join(posthoc.CALIBRATORS)
+            raise ValueError(f"calibrate={name!r}: expected some of {known}")
 
 
 def _as_jax(predictions: Predictions) -> tuple[jax.Array, jax.Array]:
