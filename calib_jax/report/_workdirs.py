@@ -116,10 +116,10 @@ def _trained(workdir: pathlib.Path, name: str, sizes: Sizes) -> tuple[list[dict[
     for record, folder in runs:
         row = f"{name}/{record['method']}"
         splits = {}
-        for split, judgements in record["splits"].items():
+        for split, evaluations in record["splits"].items():
             title = titles.get(split, split)
             splits[title] = [
-                j | {"name": shown[j["name"]]} for j in judgements if j["name"] in shown
+                e | {"name": shown[e["name"]]} for e in evaluations if e["name"] in shown
             ]
             path = folder / "logits" / f"{split}.npz"
             if path.is_file():

@@ -628,6 +628,17 @@ def test_refuses_with_one_line(
     assert not re.search("w[oö]rd", error.replace("password", ""))
 
 
+def test_nothing_that_trains_is_imported() -> None:
+    script = "import sys; import calib_jax.llm.__main__; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    modules = set(done.stdout.split())
+    assert "calib_jax.llm" in modules
+    for name in ("orbax", "flax", "calib_jax.train", "calib_jax.models", "calib_jax.experiment"):
+        assert name not in modules, name
+
+
 def test_help_and_code_size(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command.main(["--help"])
