@@ -14,7 +14,7 @@ import jax
 from benchmarks import overhead
 from benchmarks._harness import Fact
 from benchmarks._training import one_step
-from calib_jax.experiment._startup import keep_compiled
+from calib_jax._startup import keep_compiled
 
 SECONDS = 42
 

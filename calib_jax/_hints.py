@@ -1,12 +1,35 @@
-"""What a user who mistyped a name is told."""
+"""Parts of error messages: the names that were expected, and what two settings disagree about."""
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 def expected_one_of(name: str, names: Iterable[str]) -> str:
-    """`expected one of …`, with the one that was probably meant."""
+    """Return `expected one of …` with a hint at the name that was probably meant.
+
+    Args:
+      name: Name that was given.
+      names: Names that are known.
+    """
     names = list(names)
     close = difflib.get_close_matches(name, names, 1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return f"expected {'one of ' + ', '.join(names) if names else 'none'}{hint}"
+
+
+def differences(old: Any, new: Any, path: str = "config") -> list[str]:
+    """Return what two configs, as nested dicts, disagree about, one line each.
+
+    Args:
+      old: Config that is stored.
+      new: Config that is given now.
+      path: Name of the config in the lines.
+    """
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return [] if old == new else [f"{path}: {old!r} there, {new!r} now"]
+    lines = []
+    for key in sorted(old.keys() | new.keys()):
+        missing = "(not set)"
+        lines += differences(old.get(key, missing), new.get(key, missing), f"{path}.{key}")
+    return lines

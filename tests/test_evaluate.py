@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from calib_jax import evaluate, experiment
-from calib_jax.experiment._predictions import check_predictions
+from calib_jax import evaluate, evaluation
+from calib_jax.evaluation import check_predictions
 
 
 def _logits(n: int = 400, k: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -35,7 +35,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 @pytest.fixture(scope="module")
-def judged(files: pathlib.Path) -> tuple[str, pathlib.Path]:
+def evaluated(files: pathlib.Path) -> tuple[str, pathlib.Path]:
     """One full run, in a process of its own."""
     out = files / "out"
     command = f"-m calib_jax.evaluate {files}/test.npz --validation {files}/validation.npz"
@@ -49,8 +49,23 @@ def judged(files: pathlib.Path) -> tuple[str, pathlib.Path]:
     return done.stdout, out
 
 
-def test_table_has_a_column_per_calibrator_and_intervals(judged: tuple[str, pathlib.Path]) -> None:
-    text, _ = judged
+def test_nothing_that_trains_is_imported() -> None:
+    script = "import sys; from calib_jax import evaluate; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    modules = set(done.stdout.split())
+    assert "calib_jax.evaluation" in modules
+    for name in ("orbax", "flax", "transformers", "tensorflow_datasets", "ml_collections"):
+        assert name not in modules, name
+    for room in ("train", "models", "data", "methods", "experiment", "llm"):
+        assert f"calib_jax.{room}" not in modules, room
+
+
+def test_table_has_a_column_per_calibrator_and_intervals(
+    evaluated: tuple[str, pathlib.Path],
+) -> None:
+    text, _ = evaluated
     header = next(line for line in text.splitlines() if line.startswith("| metric"))
     columns = [c.strip() for c in header.strip("|").split("|")]
     assert columns == ["metric", "uncalibrated", "temperature", "ets", "spline"]
@@ -59,8 +74,8 @@ def test_table_has_a_column_per_calibrator_and_intervals(judged: tuple[str, path
     assert re.search(r"temperature: temperature = \d", text)
 
 
-def test_results_agree_with_numpy(judged: tuple[str, pathlib.Path]) -> None:
-    _, out = judged
+def test_results_agree_with_numpy(evaluated: tuple[str, pathlib.Path]) -> None:
+    _, out = evaluated
     record = json.loads((out / "results.json").read_text())
     logits, labels = _logits()
     p = _softmax(logits)
@@ -81,25 +96,25 @@ def test_results_agree_with_numpy(judged: tuple[str, pathlib.Path]) -> None:
     assert after["metrics"]["accuracy"] == before["metrics"]["accuracy"]
 
 
-def test_pictures_are_drawn(judged: tuple[str, pathlib.Path]) -> None:
-    _, out = judged
+def test_pictures_are_drawn(evaluated: tuple[str, pathlib.Path]) -> None:
+    _, out = evaluated
     for name in ("reliability.png", "risk_coverage.png"):
         with Image.open(out / name) as picture:
             assert min(picture.size) > 300
             assert len(picture.convert("L").getcolors(maxcolors=1000)) > 20
 
 
-def test_probabilities_give_the_same_judgement_as_their_logits(files: pathlib.Path) -> None:
+def test_probabilities_give_the_same_metrics_as_their_logits(files: pathlib.Path) -> None:
     logits, labels = _logits()
     probs = check_predictions("probs", _softmax(logits), labels)
     assert "probabilities" in probs.notes[0]
     as_logits = check_predictions("logits", logits, labels)
-    a, b = (experiment.judge(x, num_samples=4)[0].metrics for x in (probs, as_logits))
+    a, b = (evaluation.evaluate(x, num_samples=4)[0].metrics for x in (probs, as_logits))
     for key in a:
         np.testing.assert_allclose(a[key], b[key], atol=1e-4, err_msg=key)
 
 
-def test_probabilities_called_logits_are_recognised() -> None:
+def test_probabilities_called_logits_are_recognized() -> None:
     logits, labels = _logits()
     assert "probabilities" in check_predictions("logits", _softmax(logits), labels).notes[0]
 
@@ -109,15 +124,15 @@ def test_csv_reads_like_npz(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "p.csv"
     rows = [",".join([str(y), *(f"{z:.7f}" for z in row)]) for y, row in zip(labels, logits)]  # noqa: B905
     path.write_text("label,logit_0,logit_1,logit_2,logit_3\n" + "\n".join(rows) + "\n")
-    found = experiment.load_predictions(path)
+    found = evaluation.load_predictions(path)
     np.testing.assert_allclose(found.logits, logits, atol=1e-6)
     np.testing.assert_array_equal(found.labels, labels)
 
 
-def test_cross_fitting_judges_every_example_by_the_other_half() -> None:
+def test_cross_fitting_evaluates_every_example_by_the_other_half() -> None:
     logits, labels = _logits(n=200)
     predictions = check_predictions("logits", logits, labels)
-    before, after = experiment.judge(predictions, calibrators=["temperature"], num_samples=4)
+    before, after = evaluation.evaluate(predictions, calibrators=["temperature"], num_samples=4)
     assert len(after.confidence) == 200
     assert len(after.parameters["temperature"]) == 2  # one per half
     assert after.metrics["nll"] < before.metrics["nll"]
@@ -210,6 +225,6 @@ def test_refuses_wrong_names_and_sizes(
 )
 def test_real_networks(data_dir: pathlib.Path, name: str, accuracy: float, ece: float) -> None:
     path = data_dir / "softmax_outputs" / f"{name}.npz"
-    (result,) = experiment.judge(experiment.load_predictions(path), num_samples=4)
+    (result,) = evaluation.evaluate(evaluation.load_predictions(path), num_samples=4)
     assert round(result.metrics["accuracy"], 3) == accuracy
     assert round(result.metrics["ece"], 3) == ece

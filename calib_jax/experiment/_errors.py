@@ -6,7 +6,7 @@ import numpy as np
 
 from calib_jax import metrics
 from calib_jax.data import Dataset
-from calib_jax.experiment._predictions import Predictions
+from calib_jax.evaluation import Predictions
 
 _LONGEST = 300  # characters of a text
 _KEPT = {

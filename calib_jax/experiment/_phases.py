@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from calib_jax import methods, train
+from calib_jax import methods, posthoc, train
 from calib_jax._hints import expected_one_of
 from calib_jax.data import Dataset
 from calib_jax.experiment._build import build_method
-from calib_jax.experiment._judge import CALIBRATORS
 from calib_jax.experiment._variants import run_config
 
 Handed = dict[str, np.ndarray]
@@ -114,7 +113,7 @@ def _teach(trainer: train.Trainer, state: train.TrainState) -> Handed:
     as in the code it builds on.
     """
     examples, validation = trainer.train.dataset, trainer.val
-    fit = CALIBRATORS["temperature_ece"]
+    fit = posthoc.CALIBRATORS["temperature_ece"]
     scaling = fit(trainer.predict(state, validation), validation.dataset.labels)
     return {
         "teacher_logits": np.asarray(trainer.predict(state, trainer.feed(examples))),

@@ -11,7 +11,7 @@ import numpy as np
 from calib_jax import augment, losses, metrics, train
 from calib_jax._hints import expected_one_of
 from calib_jax.data import Dataset
-from calib_jax.experiment._judge import Judgement
+from calib_jax.evaluation import Evaluation
 from calib_jax.experiment._shift import corruption_source, load_shift, operated
 
 # The benchmark's own 15; all 19; the 17 that the AutoLabel paper's code base has for CIFAR-100-C.
@@ -62,7 +62,7 @@ def operation_names(wanted: Sequence[str]) -> list[str]:
 def evaluate(
     config: Any,
     test: Dataset,
-    judgements: Sequence[Judgement],
+    evaluations: Sequence[Evaluation],
     trainer: train.Trainer,
     state: train.TrainState,
     seed: int,
@@ -75,8 +75,8 @@ def evaluate(
       "operations": {name: {"0", "1", …}}, "attack": {"clean_accuracy", "accuracy"}}`
     """
     options, found = config.robustness, {}
-    scaled = (j for j in judgements if j.name.startswith("temperature"))
-    temperature = next((j.parameters["temperature"][0] for j in scaled), None)
+    scaled = (e for e in evaluations if e.name.startswith("temperature"))
+    temperature = next((e.parameters["temperature"][0] for e in scaled), None)
     predict = _predictor(trainer, state, temperature)
     corruptions = corruption_names(options.corruptions)
     operations = operation_names(options.operations)

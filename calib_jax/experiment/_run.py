@@ -11,15 +11,13 @@ import jax
 import numpy as np
 
 from calib_jax import report, train
+from calib_jax._signals import StopRequest
+from calib_jax.evaluation import Evaluation, Predictions, check_calibrators, detect, evaluate
 from calib_jax.experiment import _build, _config, _robustness, _workdir
-from calib_jax.experiment._detection import detect
 from calib_jax.experiment._errors import confident_errors, num_kept
 from calib_jax.experiment._fine_tune import num_examples, tuning_trainer
 from calib_jax.experiment._generations import best_of
-from calib_jax.experiment._judge import Judgement, check_calibrators, judge
 from calib_jax.experiment._phases import Phase, phases, with_teachers
-from calib_jax.experiment._predictions import Predictions
-from calib_jax.experiment._signals import StopRequest
 from calib_jax.experiment._variants import run_config
 
 Trained = Callable[[], tuple[train.Trainer, train.TrainState]]
@@ -312,10 +310,10 @@ def _evaluate(
             folder / "logits" / f"{split}.npz", logits=logits, labels=part.labels, ids=part.ids
         )
         predicted[split] = Predictions(logits, part.labels)
-    judged: dict[str, list[Judgement]] = {}
+    judged: dict[str, list[Evaluation]] = {}
     for split, part in parts.items():
         if split != "val" and part.label_names == sets.train.label_names:
-            judged[split] = judge(
+            judged[split] = evaluate(
                 predicted[split],
                 predicted["val"],
                 config.calibrate,

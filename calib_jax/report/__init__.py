@@ -1,4 +1,4 @@
-"""Reports: tables and pictures of judged predictions. Plots return their figure and show nothing."""
+"""Reports: tables and plots of evaluated predictions. Plots return their figure and show nothing."""
 
 from calib_jax.report._across import Point as Point
 from calib_jax.report._across import plot_across as plot_across

@@ -12,8 +12,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from calib_jax._io import write_atomic
 from calib_jax.report._comparison import Cell, Table, calibrator_tables, compact_table
-from calib_jax.report._files import write_whole
 from calib_jax.report._text import legend
 
 _SHARPNESS = 1.5  # picture's pixels per pixel of the page
@@ -109,7 +109,7 @@ def write_html(
         *(_section(section) for section in sections if section.folded),
     ]
     page = string.Template(_PAGE).substitute(title=escape(title), body="\n".join(body))
-    write_whole(pathlib.Path(path), page)
+    write_atomic(pathlib.Path(path), page)
 
 
 def png(figure: Figure) -> bytes:

@@ -36,21 +36,21 @@ def summarise(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         method["seeds"].append(seed)
         costs = ("num_parameters", "train_seconds")  # not known of another's network
         _collect(method, {key: record[key] for key in costs if key in record})
-        for split, judgements in record["splits"].items():
+        for split, evaluations in record["splits"].items():
             by_calibrator = splits.setdefault(split, {}).setdefault(name, {})
-            for judgement in judgements:
-                measured = {kind: judgement[kind] for kind in ("metrics", "parameters")}
-                _collect(by_calibrator.setdefault(judgement["name"], {}), measured)
+            for evaluation in evaluations:
+                measured = {kind: evaluation[kind] for kind in ("metrics", "parameters")}
+                _collect(by_calibrator.setdefault(evaluation["name"], {}), measured)
         for other, measured in record.get("out_of_distribution", {}).items():
             _collect(outside.setdefault(other, {}).setdefault(name, {}), measured)
         for generation in record.get("generations", ()):
             number = str(generation["generation"])
-            for split, judgements in generation["splits"].items():
+            for split, evaluations in generation["splits"].items():
                 by_method = generations.setdefault(split, {}).setdefault(name, {})
-                for judgement in judgements:
+                for evaluation in evaluations:
                     by_calibrator = by_method.setdefault(number, {})
-                    measured = {"metrics": judgement["metrics"]}
-                    _collect(by_calibrator.setdefault(judgement["name"], {}), measured)
+                    measured = {"metrics": evaluation["metrics"]}
+                    _collect(by_calibrator.setdefault(evaluation["name"], {}), measured)
         if "generation" in record:
             chosen.setdefault(name, {"chosen": []})["chosen"].append(record["generation"])
         if "robustness" in record:

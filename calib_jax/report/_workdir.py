@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from calib_jax import metrics
+from calib_jax._io import write_atomic, write_json
 from calib_jax.augment import OPS
 from calib_jax.report._bin_plots import (
     plot_bins,
@@ -20,7 +21,6 @@ from calib_jax.report._bin_plots import (
 from calib_jax.report._comparison import detection_table, generation_tables, shift_table
 from calib_jax.report._confusion import confusion_sections
 from calib_jax.report._dynamics_plots import plot_dynamics
-from calib_jax.report._files import write_whole
 from calib_jax.report._html import Picture, Section, png, write_html
 from calib_jax.report._plots import plot_reliability, plot_roc
 from calib_jax.report._robustness import (
@@ -109,14 +109,14 @@ def write_report(workdir: str | pathlib.Path) -> str:
     )
     (workdir / "plots").mkdir(exist_ok=True)
     for name, picture in plots.items():
-        write_whole(workdir / "plots" / f"{name}.png", picture)
-    write_whole(workdir / "summary.json", json.dumps(summary, indent=2) + "\n")
+        write_atomic(workdir / "plots" / f"{name}.png", picture)
+    write_json(workdir / "summary.json", summary)
     texts = _texts(first_runs)
     markdown = summary_markdown(
         summary, data=named(config, "data"), model=named(config, "model"), texts=texts
     )
     listed = "".join(f"- {name}: {text}\n" for name, text in settings.items())
-    write_whole(workdir / "summary.md", markdown + (f"\nVariants:\n\n{listed}" if listed else ""))
+    write_atomic(workdir / "summary.md", markdown + (f"\nVariants:\n\n{listed}" if listed else ""))
     return f"{comparison_text(summary, texts=texts)}\nreport: {workdir / 'report.html'}"
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from calib_jax._io import write_atomic
 from calib_jax.report._across import Point, plot_across
 from calib_jax.report._comparison import NOTHING, Cell, Column, by_method, language_columns
-from calib_jax.report._files import write_whole
 from calib_jax.report._html import png
 from calib_jax.report._robustness import ROBUSTNESS_MEANS, robustness_table
 from calib_jax.report._runs import named, read_json, read_logits, read_runs
@@ -83,10 +83,10 @@ def compare_workdirs(
     if folder:
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / "comparison.md", text + "\n")
+        write_atomic(folder / "comparison.md", text + "\n")
         for title, figure in figures.items():
             if figure:
-                write_whole(folder / f"comparison_{title.replace(' ', '_')}.png", png(figure))
+                write_atomic(folder / f"comparison_{title.replace(' ', '_')}.png", png(figure))
     return text
 
 
@@ -116,10 +116,10 @@ def _trained(workdir: pathlib.Path, name: str, sizes: Sizes) -> tuple[list[dict[
     for record, folder in runs:
         row = f"{name}/{record['method']}"
         splits = {}
-        for split, judgements in record["splits"].items():
+        for split, evaluations in record["splits"].items():
             title = titles.get(split, split)
             splits[title] = [
-                j | {"name": shown[j["name"]]} for j in judgements if j["name"] in shown
+                e | {"name": shown[e["name"]]} for e in evaluations if e["name"] in shown
             ]
             path = folder / "logits" / f"{split}.npz"
             if path.is_file():

@@ -68,7 +68,7 @@ def _keep_everything_compiled() -> None:
 
 def _leave_out_reports() -> None:
     """Only training and predictions; and the final state, for a test to compare."""
-    _run.judge = lambda *_, **__: []
+    _run.evaluate = lambda *_, **__: []
     report.write_report = lambda *_, **__: "done"
     report.plot_reliability = report.plot_risk_coverage = lambda *_, **__: _NoFigure()
     fit = train.fit
@@ -108,7 +108,7 @@ def _training(number: int, act: Callable[[], None]) -> None:
 
 
 def _judging(number: int, act: Callable[[], None]) -> None:
-    _run.judge = _at_call(number, act, _run.judge)
+    _run.evaluate = _at_call(number, act, _run.evaluate)
 
 
 def _after_epoch(number: int, act: Callable[[], None]) -> None:

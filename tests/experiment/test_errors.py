@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from experiment import small
 
-from calib_jax import experiment
+from calib_jax.evaluation import Predictions
 from calib_jax.experiment import _errors
 
 
@@ -14,7 +14,7 @@ def test_the_most_confident_first() -> None:
     labels = np.array([0, 1, 2, 0, 1])
     probs = np.array([[0.9, 0.05, 0.05], [0.8, 0.1, 0.1], [0.1, 0.3, 0.6],
                       [0.04, 0.95, 0.01], [0.5, 0.3, 0.2]])  # fmt: skip
-    predictions = experiment.Predictions(np.log(probs), labels)
+    predictions = Predictions(np.log(probs), labels)
     texts = np.array(["right", "wrong at 80 %", "right", "x" * 400, "wrong at 50 %"], object)
     found = _errors.confident_errors(predictions, part, texts)
     assert [error["id"] for error in found] == [53, 51, 54]

@@ -6,7 +6,7 @@ import re
 import pytest
 from experiment.conftest import Command
 
-from calib_jax import data, experiment, methods, models
+from calib_jax import data, experiment, methods, models, posthoc
 
 SMOKE = ("--config", "configs/smoke/digits.py")
 METHODS, MODELS, SETS = (", ".join(room.NAMES) for room in (methods, models, data))
@@ -63,7 +63,7 @@ def test_flags(command: Command, arguments: list[str], message: str) -> None:
         ("data.augment=crop", "config.data.augment='crop': expected one of none, pad_crop_flip"),
         (
             "calibrate=temprature",
-            f"calibrate='temprature': expected some of {', '.join(experiment.CALIBRATORS)}",
+            f"calibrate='temprature': expected some of {', '.join(posthoc.CALIBRATORS)}",
         ),
         (
             "train.batch_size=0",

@@ -7,7 +7,8 @@ import socket
 import pytest
 from experiment.conftest import DIGITS, Command, assert_same_run
 
-from calib_jax.experiment import _signals, _workdir
+from calib_jax import _signals
+from calib_jax.experiment import _workdir
 
 
 def test_asked_to_stop_again_and_again(

@@ -34,7 +34,7 @@ time.sleep(60)
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training and predictions; no metrics, plots or report."""
-    monkeypatch.setattr(_run, "judge", lambda *_, **__: [])
+    monkeypatch.setattr(_run, "evaluate", lambda *_, **__: [])
     monkeypatch.setattr(report, "write_report", lambda *_, **__: "report")
     for name in ("plot_reliability", "plot_risk_coverage"):
         monkeypatch.setattr(report, name, lambda *_, **__: NoFigure())

@@ -17,7 +17,7 @@ from calib_jax.experiment import _config, _run, _workdir
 @pytest.fixture(autouse=True)
 def _light(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training and predictions; no metrics, plots or report."""
-    monkeypatch.setattr(_run, "judge", lambda *_, **__: [])
+    monkeypatch.setattr(_run, "evaluate", lambda *_, **__: [])
     monkeypatch.setattr(report, "write_report", lambda *_, **__: "report")
     for name in ("plot_reliability", "plot_risk_coverage"):
         monkeypatch.setattr(report, name, lambda *_, **__: NoFigure())

@@ -7,9 +7,9 @@ import pytest
 # system had to fetch in the usual one of them.
 _SCRIPT = """
 import resource, sys
-from calib_jax import experiment
+from calib_jax._startup import keep_memory
 if sys.argv[1] == "keep":
-    experiment.keep_memory()
+    keep_memory()
 import jax, jax.numpy as jnp
 program = jax.jit(lambda x: x @ x.T)
 x = jnp.ones((4096, 16))

@@ -1,4 +1,4 @@
-"""Questions to a language model: which class a text has, and how sure it is of that."""
+"""Prompts: which class does a text have, and how confident is the model?"""
 
 import dataclasses
 import hashlib
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from calib_jax.data import Dataset
-from calib_jax.experiment._llm_template import Template, parse_template
+from calib_jax.llm._template import Template, parse_template
 
 _EMOTION = "Which emotion does the writer of the text express?"
 _SITUATION = "Which emotion did the person feel in the situation that the text tells of?"
@@ -47,25 +47,25 @@ These were answered by people, {shots} for each answer:
 
 And this one? Reply with the JSON object.
 """
-_OWN = ("model", "messages", "stream", "n")
+_RESERVED = ("model", "messages", "stream", "n")
 
 
 @dataclasses.dataclass(frozen=True)
-class LlmSettings:
-    """What the answers depend on, apart from the seed that draws the examples of a prompt.
+class Settings:
+    """Everything the answers depend on, except the seed that draws the examples of a prompt.
 
     Attributes:
-      data: name of the set.
-      split: that is asked about.
-      model: as the server calls it.
-      shots: examples per class in a prompt; 0 for a zero-shot prompt.
-      task: the question, a sentence; empty for one that suits the set.
-      max_chars: of a text; what is longer is cut, and counted.
-      temperature: of the server's sampling.
-      max_tokens: of an answer.
-      body: more fields of the request; one that is `None` is left out of it.
-      template: the user's own prompt, as `parse_template` reads it; empty for the one here.
-      schema: whether to ask the server for answers of the right form, by `response_format`.
+      data: Name of the data set.
+      split: Split to ask about.
+      model: Name of the model on the server.
+      shots: Training examples per class in a prompt; 0 for a zero-shot prompt.
+      task: Question, a sentence; empty for the default of the data set.
+      max_chars: Longest text, in characters; longer ones are cut, and counted.
+      temperature: Temperature of the server's sampling.
+      max_tokens: Longest answer, in tokens.
+      body: More fields of the request; one that is `None` is left out of it.
+      template: Custom prompt, as `parse_template` reads it; empty for the built-in one.
+      schema: Whether to ask the server for answers of the right form, by `response_format`.
     """
 
     data: str
@@ -82,11 +82,11 @@ class LlmSettings:
 
     def __post_init__(self) -> None:
         for key, least in (("shots", 0), ("max_chars", 1), ("max_tokens", 1), ("temperature", 0)):
-            if not getattr(self, key) >= least:  # not a number is not either
+            if not getattr(self, key) >= least:  # NaN fails too
                 raise ValueError(f"{key}={getattr(self, key)}: expected at least {least}")
         if not isinstance(self.body, dict):
             raise ValueError(f"body={self.body!r}: expected a JSON object")
-        for key in _OWN:
+        for key in _RESERVED:
             if key in self.body:
                 raise ValueError(f"body: {key!r} is not to be set: expected other fields")
         if self.schema and "response_format" in self.body:
@@ -95,23 +95,23 @@ class LlmSettings:
             self._template()
 
     def to_json(self) -> dict[str, Any]:
-        """With the wording: answers to other words are other answers."""
+        """Return all fields and the wording: answers to other words are other answers."""
         fields = dataclasses.asdict(self)
         del fields["template"]
-        if not self.schema:  # as it was before there were schemas: such a run goes on
+        if not self.schema:  # as in runs from before there were schemas, so that they resume
             del fields["schema"]
         wording = {"wording": self.template or _WORDING, "examples": _EXAMPLES}
         return fields | wording | {"task": self._task()}
 
     def check(self, dataset: Dataset) -> None:
-        """Check that the data set can be asked about in this way."""
+        """Raise a ValueError for a data set that cannot be asked about in this way."""
         if "text" not in dataset.inputs:
             raise ValueError(f"data set {self.data!r} has no text to ask about")
         if self.template:
             self._template().check(dataset.name, set(dataset.inputs), dataset.label_names)
 
     def prompt(self, dataset: Dataset, position: int, examples: str = "") -> str:
-        """The question about one example; `examples` as `answered_examples` gives them."""
+        """Return the question about one example; `examples` as `answered_examples` returns them."""
         if self.template:
             return self._template().prompt(self._values(dataset, position), examples)
         return _WORDING.format(
@@ -122,7 +122,7 @@ class LlmSettings:
         )
 
     def request(self, prompt: str, label_names: Sequence[str] = ()) -> dict[str, Any]:
-        """The body of the HTTP request; the schema of an answer has the names of the classes."""
+        """Return the body of the HTTP request; the schema of an answer has the class names."""
         body: dict[str, Any] = {
             "model": self.model,
             "messages": [{"role": "user", "content": prompt}],
@@ -134,9 +134,12 @@ class LlmSettings:
         return {key: value for key, value in (body | self.body).items() if value is not None}
 
     def draw_examples(self, train: Dataset, asked: Dataset, seed: int) -> np.ndarray:
-        """Positions of `shots` training examples of each class, in random order.
+        """Draw the positions of `shots` training examples of each class, in random order.
 
-        A function of the seed. A text that is asked about as well is no example.
+        Args:
+          train: Training split.
+          asked: Split to ask about; a text that occurs in it is not drawn.
+          seed: Seed; the same one draws the same examples.
         """
         known = {self._fields(asked, i) for i in range(len(asked))}
         new = np.array([self._fields(train, i) not in known for i in range(len(train))], bool)
@@ -153,7 +156,7 @@ class LlmSettings:
         return rng.permutation(np.concatenate(drawn))
 
     def answered_examples(self, train: Dataset, positions: np.ndarray) -> str:
-        """Examples with their classes, for `prompt`."""
+        """Return training examples with their classes as text, for `prompt`."""
         if self.template:
             values = [
                 self._values(train, i)
@@ -168,7 +171,7 @@ class LlmSettings:
         return _EXAMPLES.format(shots=self.shots, answered="\n\n".join(answered))
 
     def num_cut(self, dataset: Dataset) -> int:
-        """Examples with a text longer than `max_chars`."""
+        """Return the number of examples with a text longer than `max_chars`."""
         columns = [np.reshape(column, (len(dataset), -1)) for column in dataset.inputs.values()]
         return sum(
             any(len(t) > self.max_chars for c in columns for t in c[i]) for i in range(len(dataset))
@@ -181,7 +184,7 @@ class LlmSettings:
         return parse_template(self.template, shots=self.shots, task=self.task)
 
     def _values(self, dataset: Dataset, i: int) -> dict[str, str]:
-        """The values of a template's placeholders; a set without pairs or choices has none of these."""
+        """Return the values of a template's placeholders; `pair` and `choices` if the set has them."""
         names, inputs = dataset.label_names, dataset.inputs
         values = {
             "fields": self._fields(dataset, i),
@@ -200,7 +203,7 @@ class LlmSettings:
         return values
 
     def _fields(self, dataset: Dataset, i: int) -> str:
-        """An example's texts as JSON strings, which show where a text ends, whatever it holds."""
+        """Return an example's texts as JSON strings, which show where a text ends."""
         named = [("Text", dataset.inputs["text"][i])]
         if "pair" in dataset.inputs:
             named.append(("Second text", dataset.inputs["pair"][i]))
@@ -210,12 +213,16 @@ class LlmSettings:
 
 
 def fingerprint(content: Any) -> str:
-    """Tells whether an answer belongs to a request, or a text is the same."""
+    """Return a hash that tells whether an answer belongs to a request, or a text is the same.
+
+    >>> fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
+    True
+    """
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _response_format(label_names: Sequence[str]) -> dict[str, Any]:
-    """The request's field that tells a server which answers are possible."""
+    """Return the field of the request that tells a server which answers are possible."""
     schema = {
         "type": "object",
         "properties": {

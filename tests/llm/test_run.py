@@ -14,16 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llm_tweets import NAMES, flags_for, results_of, right, write_tweets
+from llm.stub_server import Refusal, Stub, completion, said, serving
+from llm.tweets import NAMES, flags_for, results_of, right, write_tweets
 from PIL import Image
 from sklearn.metrics import f1_score
-from stub_chat import Refusal, Stub, completion, said, serving
 
-from calib_jax import data, experiment, llm
-from calib_jax.experiment import _llm_run
-from calib_jax.experiment._llm_answers import parse_answer
-from calib_jax.experiment._llm_chat import NoAnswerError
-from calib_jax.experiment._llm_judge import LlmJudgement
+from calib_jax import data, llm
+from calib_jax.llm import AnswerEvaluation, NoAnswerError, _run, parse_answer
+from calib_jax.llm import __main__ as command
 
 KEY = "sk-very-secret-0123456789"
 
@@ -46,13 +44,13 @@ def _answers(workdir: pathlib.Path, seed: int = 0) -> list[dict[str, Any]]:
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without what takes long to compile: accuracy is all that is judged, and nothing is drawn."""
 
-    def judge(name: str, answers: Any, labels: np.ndarray, _: int) -> LlmJudgement:
+    def evaluate(name: str, answers: Any, labels: np.ndarray, _: int) -> AnswerEvaluation:
         correct = np.array([answer.label for answer in answers]) == labels
         reasons = dict(Counter(a.malformed for a in answers if a.malformed))
         metrics = {"accuracy": float(correct.mean()), "ece": 0.3, "ece_10": 0.2}
-        return LlmJudgement(name, metrics, {}, {}, np.zeros(0), correct, {}, reasons)
+        return AnswerEvaluation(name, metrics, {}, {}, np.zeros(0), correct, {}, reasons)
 
-    monkeypatch.setattr(_llm_run, "judge_answers", judge)
+    monkeypatch.setattr(_run, "evaluate_answers", evaluate)
 
 
 # ---- from prompts to a table
@@ -80,11 +78,11 @@ def test_answers_are_judged_as_scikit_learn_would(
     tweets: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(_mixed) as stub:
-        assert llm.main(_flags(stub, tweets, tmp_path)) == 0
+        assert command.main(_flags(stub, tweets, tmp_path)) == 0
         text = capsys.readouterr().out
         assert len(stub.asked) == sum(stub.asked.values()) == 40
         # All is there: nothing is asked again.
-        assert llm.main(_flags(stub, tweets, tmp_path)) == 0
+        assert command.main(_flags(stub, tweets, tmp_path)) == 0
         assert sum(stub.asked.values()) == 40
         assert all("Authorization" not in headers for headers in stub.headers)
         first = stub.requests[0]
@@ -146,9 +144,9 @@ def test_several_prompts_with_examples(
 
     with serving(answer) as stub:
         flags = _flags(stub, tweets, tmp_path, "--shots 2 --concurrency 1")
-        assert llm.main([*flags, "--seeds", "0"]) == 0
+        assert command.main([*flags, "--seeds", "0"]) == 0
         # More seeds may join.
-        assert llm.main([*flags, "--seeds", "0,7"]) == 0
+        assert command.main([*flags, "--seeds", "0,7"]) == 0
         assert set(stub.asked.values()) == {2}
         prompts = [request["messages"][0]["content"] for request in stub.requests]
     text = capsys.readouterr().out
@@ -176,13 +174,13 @@ def test_examples_depend_on_the_seed_alone_and_are_never_asked_about() -> None:
 
     train = dataset("train", [f"t{i}" for i in range(40)], [0, 1] * 20)
     asked = dataset("test", [f"t{i}" for i in range(30)], [0, 1] * 15)
-    settings = experiment.LlmSettings("made", "test", "m", shots=3)
+    settings = llm.Settings("made", "test", "m", shots=3)
     first, again, other = (settings.draw_examples(train, asked, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert list(first) != list(other)
     assert first.min() >= 30
     assert np.bincount(train.labels[first]).tolist() == [3, 3]
-    many = experiment.LlmSettings("made", "test", "m", shots=6)
+    many = llm.Settings("made", "test", "m", shots=6)
     with pytest.raises(ValueError, match="shots=6: expected at most 5, as many training examples"):
         many.draw_examples(train, asked, 0)
 
@@ -194,7 +192,7 @@ def test_prompts_show_all_texts_of_an_example() -> None:
     }
     labels = np.zeros(1, np.int32)
     dataset = data.Dataset("made", "test", inputs, labels, labels, ("first", "second"))
-    settings = experiment.LlmSettings("made", "test", "m", max_chars=24)
+    settings = llm.Settings("made", "test", "m", max_chars=24)
     prompt = settings.prompt(dataset, 0)
     assert prompt.startswith(
         'Which class does the text belong to? Choose one of these answers: "first"'
@@ -203,15 +201,13 @@ def test_prompts_show_all_texts_of_an_example() -> None:
         'Text: "He said \\"so\\".\\nText: joy"\nfirst: "a"\nsecond: "' + "b" * 24 + '"'
     )
     assert settings.num_cut(dataset) == 1
-    asking = experiment.LlmSettings(
-        "made", "test", "m", task="Well?", body={"max_tokens": None, "top_p": 1}
-    )
+    asking = llm.Settings("made", "test", "m", task="Well?", body={"max_tokens": None, "top_p": 1})
     assert asking.prompt(dataset, 0).startswith("Well? Choose one")
     assert sorted(asking.request("x")) == ["messages", "model", "temperature", "top_p"]
 
 
 def test_dry_run_asks_nobody(tweets: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert llm.main(f"--data ssec --data_dir {tweets} --num_examples 3 --dry_run".split()) == 0
+    assert command.main(f"--data ssec --data_dir {tweets} --num_examples 3 --dry_run".split()) == 0
     text = capsys.readouterr().out
     assert "3 requests" in text
     assert 'Choose one of these answers: "anger", "anticipation"' in text
@@ -261,7 +257,7 @@ def test_answers_are_read_strictly(content: Any, reason: str) -> None:
 
 def test_nothing_but_malformed_answers(tweets: pathlib.Path, tmp_path: pathlib.Path) -> None:
     with serving(lambda *_: "no idea") as stub:
-        assert llm.main(_flags(stub, tweets, tmp_path)) == 0
+        assert command.main(_flags(stub, tweets, tmp_path)) == 0
     (result,) = results_of(tmp_path)["results"]
     assert result["metrics"] == {"accuracy": 0, "f1_macro": 0, "f1_weighted": 0}
     assert result["malformed"] == {"not JSON": 40}
@@ -271,9 +267,9 @@ def test_nothing_but_malformed_answers(tweets: pathlib.Path, tmp_path: pathlib.P
 # ---- a server in trouble
 
 
-def _chat(stub: Stub, **options: Any) -> experiment.Chat:
-    defaults = {"timeout": 5.0, "retries": 3, "backoff": 0.02, "say": lambda _: None}
-    return experiment.Chat(stub.endpoint, **(defaults | options))
+def _chat(stub: Stub, **options: Any) -> llm.ChatClient:
+    defaults = {"timeout": 5.0, "retries": 3, "backoff": 0.02, "log": lambda _: None}
+    return llm.ChatClient(stub.endpoint, **(defaults | options))
 
 
 def _request(text: str = "joy test 0") -> dict[str, Any]:
@@ -295,7 +291,7 @@ def _request(text: str = "joy test 0") -> dict[str, Any]:
 def test_what_may_pass_is_tried_again(trouble: Any) -> None:
     lines: list[str] = []
     with serving(lambda text, n: trouble if n < 3 else right(text, n)) as stub:
-        reply = _chat(stub, say=lines.append).ask(_request(), threading.Event())
+        reply = _chat(stub, log=lines.append).ask(_request(), threading.Event())
         assert reply.content == said("joy", 0.9)
         assert stub.asked["joy test 0"] == 3
         first, second = np.diff(stub.times)
@@ -373,9 +369,7 @@ def test_drop_by_drop_is_no_answer_either() -> None:
 
         thread = threading.Thread(target=drip)
         thread.start()
-        chat = experiment.Chat(
-            f"http://127.0.0.1:{server.getsockname()[1]}", timeout=0.3, retries=0
-        )
+        chat = llm.ChatClient(f"http://127.0.0.1:{server.getsockname()[1]}", timeout=0.3, retries=0)
         with pytest.raises(NoAnswerError, match=r"no answer within 0\.3 s"):
             chat.ask(_request(), threading.Event())
         thread.join()
@@ -412,7 +406,7 @@ def test_refusals_end_the_run_at_once(
     monkeypatch.setenv("MY_KEY", KEY)
     with serving(lambda *_: refusal) as stub:
         flags = _flags(stub, tweets, tmp_path, "--key_env MY_KEY --concurrency 2")
-        assert llm.main(flags) == 2
+        assert command.main(flags) == 2
         assert stub.headers[0]["Authorization"] == f"Bearer {KEY}"
         assert len(stub.times) <= 2  # no retries, and no other example
         assert max(stub.asked.values()) == 1
@@ -434,12 +428,12 @@ def test_one_example_without_an_answer(
 
     with serving(answer) as stub:
         flags = _flags(stub, tweets, tmp_path)
-        assert llm.main(flags) == 2
+        assert command.main(flags) == 2
         error = capsys.readouterr().err
         assert "1 examples got no answer, the last" in error
         assert "HTTP 400, not this (39 of 40 answers are in" in error
         assert not (tmp_path / "results.json").exists()
-        assert llm.main([*flags, "--give_up"]) == 0
+        assert command.main([*flags, "--give_up"]) == 0
         assert stub.asked.pop("fear test 2") == 2
         assert set(stub.asked.values()) == {1}
     (result,) = results_of(tmp_path)["results"]
@@ -453,7 +447,7 @@ def test_no_server(
     with serving(right) as stub:
         pass
     flags = _flags(stub, tweets, tmp_path, "--retries 0 --give_up")
-    assert llm.main(flags) == 2  # giving up is for some, not for all
+    assert command.main(flags) == 2  # giving up is for some, not for all
     error = capsys.readouterr().err
     assert "Connection refused, 1 times; 5 examples in a row got no answer (0 of 40" in error
 
@@ -467,7 +461,7 @@ def test_no_more_requests_at_once_than_allowed(
         return right(text, number)
 
     with serving(answer) as stub:
-        assert llm.main(_flags(stub, tweets, tmp_path, "--concurrency 3")) == 0
+        assert command.main(_flags(stub, tweets, tmp_path, "--concurrency 3")) == 0
         assert stub.most == 3
 
 
@@ -521,7 +515,7 @@ def test_killed_and_resumed(
             assert len(before) == 11
             with path.open("a") as file:
                 file.write('{"id": 39, "prompt": "12')  # a line that was being written
-        assert llm.main(flags) == 0
+        assert command.main(flags) == 0
         asked = data.load("ssec", "test", tweets).inputs["text"]
         assert [stub.asked[asked[i]] for i in sorted(before)] == [1] * len(before)
         assert sum(stub.asked.values()) == (40 if number == signal.SIGINT else 40 + 3)
@@ -542,19 +536,19 @@ def test_more_examples_may_join_but_no_other_settings(
     workdir = tmp_path / "run"
     with serving(right) as stub:
         flags = _flags(stub, tweets, workdir)
-        assert llm.main([*flags, "--num_examples", "7"]) == 0
-        assert llm.main(flags) == 0
+        assert command.main([*flags, "--num_examples", "7"]) == 0
+        assert command.main(flags) == 0
         assert set(stub.asked.values()) == {1}
         assert len(stub.asked) == 40
         capsys.readouterr()
-        assert llm.main([*flags, "--model", "large", "--temperature", "0.5"]) == 2
+        assert command.main([*flags, "--model", "large", "--temperature", "0.5"]) == 2
         error = capsys.readouterr().err
         assert "has the answers to other settings; choose another --workdir, or undo:" in error
         assert "settings.model: 'small' there, 'large' now" in error
         assert "settings.temperature: 0.0 there, 0.5 now" in error
         assert sum(stub.asked.values()) == 40
     with serving(right) as moved:  # the same model elsewhere
-        assert llm.main(_flags(moved, tweets, workdir)) == 0
+        assert command.main(_flags(moved, tweets, workdir)) == 0
         assert not moved.asked
 
     path = workdir / "answers/seed_0.jsonl"
@@ -570,7 +564,7 @@ def test_more_examples_may_join_but_no_other_settings(
     ):
         path.write_text("\n".join([lines[0], line, *lines[2:]]) + "\n")
         capsys.readouterr()
-        assert llm.main(flags) == 2, number
+        assert command.main(flags) == 2, number
         assert message in capsys.readouterr().err
 
 
@@ -626,7 +620,7 @@ def test_refuses_with_one_line(
     monkeypatch.setenv("BAD_KEY", KEY + " \n x")
     everything = f"--data ssec --data_dir {tweets} --endpoint http://gpu.example/v1 --model m "
     everything += f"--workdir {tmp_path}"
-    assert llm.main(flags.replace("ALL", everything).split(" ") if flags else []) == 2
+    assert command.main(flags.replace("ALL", everything).split(" ") if flags else []) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -634,13 +628,24 @@ def test_refuses_with_one_line(
     assert not re.search("w[oö]rd", error.replace("password", ""))
 
 
+def test_nothing_that_trains_is_imported() -> None:
+    script = "import sys; import calib_jax.llm.__main__; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    modules = set(done.stdout.split())
+    assert "calib_jax.llm" in modules
+    for name in ("orbax", "flax", "calib_jax.train", "calib_jax.models", "calib_jax.experiment"):
+        assert name not in modules, name
+
+
 def test_help_and_code_size(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        llm.main(["--help"])
+        command.main(["--help"])
     text = capsys.readouterr().out
     assert "--endpoint" in text
     assert "chat-completions" in text
-    assert len(pathlib.Path(llm.__file__).read_text().splitlines()) < 100
+    assert len(pathlib.Path(command.__file__).read_text().splitlines()) < 100
 
 
 # ---- the publishers' own files
@@ -649,8 +654,8 @@ def test_help_and_code_size(capsys: pytest.CaptureFixture[str]) -> None:
 def test_prompts_of_real_reports(data_dir: pathlib.Path) -> None:
     if not (data_dir / "isear").is_dir():
         pytest.skip("needs isear in CALIB_JAX_DATA")
-    settings = experiment.LlmSettings("isear", "test", "m", shots=2)
-    plans = experiment.plan_llm(settings, (0, 1, 2), data_dir=data_dir)
+    settings = llm.Settings("isear", "test", "m", shots=2)
+    plans = llm.plan_prompts(settings, (0, 1, 2), data_dir=data_dir)
     assert [len(plan.prompts) for plan in plans] == [1279] * 3
     train = data.load("isear", "train", data_dir)
     for plan in plans:

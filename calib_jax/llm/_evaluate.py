@@ -1,4 +1,4 @@
-"""Judging a language model by what it says: one class and how sure it is, no other probabilities."""
+"""Metrics of a language model's answers: one class and a stated confidence, no other probabilities."""
 
 import collections
 import dataclasses
@@ -10,28 +10,28 @@ import jax.numpy as jnp
 import numpy as np
 
 from calib_jax import metrics
-from calib_jax.experiment._judge import Judgement
-from calib_jax.experiment._llm_answers import Answer
+from calib_jax.evaluation import Evaluation
+from calib_jax.llm._answers import Answer
 
 
 @dataclasses.dataclass(frozen=True)
-class LlmJudgement(Judgement):
-    """What is known of a model's answers.
+class AnswerEvaluation(Evaluation):
+    """The metrics of a model's answers.
 
-    A malformed answer is wrong: `metrics` has accuracy and F1 over all examples, and there it is an
-    answer that is none of the classes. It states no confidence: what is measured of the confidence
-    is measured over the well-formed answers. So a model gains by no malformed answer.
+    A malformed answer is wrong: accuracy and F1 are over all examples, and there it counts as an
+    answer that is none of the classes. It states no confidence: the metrics of the confidence are over
+    the well-formed answers. So a model gains nothing by malformed answers.
 
     Attributes:
-      well_formed: accuracy and F1 of the well-formed answers alone.
-      malformed: number of malformed answers, by reason.
+      well_formed: Accuracy and F1 of the well-formed answers alone.
+      malformed: Number of malformed answers, by reason.
     """
 
     well_formed: dict[str, float] = dataclasses.field(default_factory=dict)
     malformed: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
-def judge_answers(
+def evaluate_answers(
     name: str,
     answers: Sequence[Answer],
     labels: np.ndarray,
@@ -39,49 +39,58 @@ def judge_answers(
     *,
     seed: int = 0,
     num_samples: int = 500,
-) -> LlmJudgement:
-    """Accuracy, F1 and calibration errors of answers.
+) -> AnswerEvaluation:
+    """Compute accuracy, F1 and calibration errors of answers.
 
     Args:
-      name: of the judgement.
-      answers: one per example.
-      labels: integers `[n]`.
-      num_classes: of the labels.
-      seed: of the bootstrap.
-      num_samples: of the bootstrap.
+      name: Name of the evaluation.
+      answers: One answer per example.
+      labels: Integers `[n]`.
+      num_classes: Number of classes.
+      seed: Seed of the bootstrap.
+      num_samples: Number of bootstrap samples.
+
+    >>> import numpy as np
+    >>> answers = [Answer(0, 0.9), Answer(1, 0.6), Answer(-1, float("nan"), "not JSON")]
+    >>> evaluation = evaluate_answers("model", answers, np.array([0, 1, 1]), 2, num_samples=4)
+    >>> round(evaluation.metrics["accuracy"], 3), evaluation.malformed
+    (0.667, {'not JSON': 1})
     """
-    said = np.array([answer.label for answer in answers], np.int32)
-    stated = said >= 0
+    predicted = np.array([answer.label for answer in answers], np.int32)
+    is_stated = predicted >= 0
     confidence = np.array([a.confidence for a in answers], np.float32)
-    # The column after the classes' own is for what is none of them.
-    chosen = jax.nn.one_hot(np.where(stated, said, num_classes), num_classes + 1)
+    # The column after those of the classes is for answers that are none of them.
+    chosen = jax.nn.one_hot(np.where(is_stated, predicted, num_classes), num_classes + 1)
     key = jax.random.key(seed)
-    found = _correctness(chosen, labels)
-    spans = metrics.bootstrap(_correctness, chosen, labels, key=key, num_samples=num_samples)
+    values = _accuracy_metrics(chosen, labels)
+    spans = metrics.bootstrap(_accuracy_metrics, chosen, labels, key=key, num_samples=num_samples)
     low, high = dict(spans.low), dict(spans.high)
     well_formed = {}
-    if stated.any():
-        # Malformed answers weigh nothing: seeds that differ in their number share what is compiled.
-        arrays = np.where(stated, confidence, 0), said == labels, stated.astype(np.float32)
-        found |= _trust(*arrays)
-        spans = metrics.bootstrap(_cheap_trust, *arrays, key=key, num_samples=num_samples)
+    if is_stated.any():
+        # Malformed answers have weight 0: seeds that differ in their number share compiled programs.
+        weights = is_stated.astype(np.float32)
+        arrays = np.where(is_stated, confidence, 0), predicted == labels, weights
+        values |= _confidence_metrics(*arrays)
+        spans = metrics.bootstrap(
+            _resampled_confidence_metrics, *arrays, key=key, num_samples=num_samples
+        )
         low, high = low | spans.low, high | spans.high
-        well_formed = _correctness(chosen, labels, weights=arrays[2])
+        well_formed = _accuracy_metrics(chosen, labels, weights=weights)
     reasons = collections.Counter(answer.malformed for answer in answers if answer.malformed)
-    return LlmJudgement(
+    return AnswerEvaluation(
         name=name,
-        metrics=_floats(found),
+        metrics=_floats(values),
         intervals={k: (float(low[k]), float(high[k])) for k in low},
         parameters={},
-        confidence=confidence[stated],
-        correct=(said == labels)[stated],
+        confidence=confidence[is_stated],
+        correct=(predicted == labels)[is_stated],
         well_formed=_floats(well_formed),
         malformed=dict(reasons.most_common()),
     )
 
 
 @jax.jit
-def _correctness(
+def _accuracy_metrics(
     chosen: jax.Array, labels: jax.Array, weights: jax.Array | None = None
 ) -> dict[str, jax.Array]:
     columns = chosen.shape[1]
@@ -94,13 +103,13 @@ def _correctness(
 
 
 @jax.jit
-def _trust(
+def _confidence_metrics(
     confidence: jax.Array, correct: jax.Array, stated: jax.Array, weights: jax.Array | None = None
 ) -> dict[str, jax.Array]:
-    """What `metrics.summary` has that needs no more than the confidence in the prediction."""
+    """Compute the metrics of `metrics.summary` that need only the confidence in the prediction."""
     weights = stated if weights is None else stated * weights
     bins = metrics.bin_stats(confidence, correct, weights=weights)
-    return _cheap_trust(confidence, correct, weights) | {
+    return _resampled_confidence_metrics(confidence, correct, weights) | {
         "confidence": jnp.sum(weights * confidence) / jnp.sum(weights),
         "ece_debiased": metrics.ece_debiased(confidence, correct, weights=weights),
         "ece_sweep": metrics.ece_sweep(confidence, correct, weights=weights),
@@ -110,10 +119,10 @@ def _trust(
     }
 
 
-def _cheap_trust(
+def _resampled_confidence_metrics(
     confidence: jax.Array, correct: jax.Array, stated: jax.Array, weights: jax.Array | None = None
 ) -> dict[str, jax.Array]:
-    """The part of it that is cheap enough to be resampled hundreds of times."""
+    """Compute those that are cheap enough to be resampled hundreds of times."""
     weights = stated if weights is None else stated * weights
     return {
         "ece": metrics.ece(confidence, correct, weights=weights),

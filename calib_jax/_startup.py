@@ -1,4 +1,4 @@
-"""What a command does before its first computation."""
+"""Process settings that a command makes before its first computation."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 
 
 def keep_compiled() -> None:
-    """Keeps compiled programs on disk, so that the second run of a command starts at once."""
+    """Keep compiled programs on disk, so that the second run of a command starts at once."""
     default = pathlib.Path.home() / ".cache" / "calib_jax" / "compiled"
     folder = os.environ.get("JAX_COMPILATION_CACHE_DIR", str(default))
     jax.config.update("jax_compilation_cache_dir", folder)
@@ -20,12 +20,12 @@ def keep_compiled() -> None:
 
 
 def keep_memory() -> None:
-    """Keeps freed memory in the process; to be called before jax starts its threads.
+    """Keep freed memory in the process; to be called before jax starts its threads.
 
-    A program on the CPU asks for its buffers anew at every step. glibc gives blocks of their size back to
-    the system as soon as they are free, and the system clears each page again before it returns it: a
-    tenth to a sixth of a training step. So nothing is given back, and all threads share the one heap
-    that can hold blocks of any size. Other C libraries, and processes that chose for themselves
+    A program on the CPU allocates its buffers anew at every step. glibc returns blocks of their size to
+    the system as soon as they are free, and the system clears each page before it hands it out again:
+    a tenth to a sixth of a training step. So nothing is returned, and all threads share the one heap
+    that can hold blocks of any size. Other C libraries, and processes with settings of their user's
     (MALLOC_ARENA_MAX), stay as they are.
     """
     if sys.platform != "linux" or "MALLOC_ARENA_MAX" in os.environ:

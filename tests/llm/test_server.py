@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from llm_tweets import flags_for, results_of, write_tweets
+from llm.tweets import flags_for, results_of, write_tweets
 
-from calib_jax import llm
+from calib_jax.llm import __main__ as command
 
 _NEEDED = ("torch", "fastapi", "uvicorn", "openai", "accelerate")
 _MISSING = [name for name in _NEEDED if util.find_spec(name) is None]
@@ -141,8 +141,8 @@ def _bias(server: Server, text: str) -> list[str]:
 def test_answers_come_through(server: Server, tweets: pathlib.Path, tmp_path: pathlib.Path) -> None:
     # Some servers take a response_format without heeding it, as this one does; the bias decides.
     flags = _flags(server, tweets, tmp_path, "--max_tokens 1 --schema") + _bias(server, STRICT)
-    assert llm.main([*flags, "--num_examples", "15"]) == 0
-    assert llm.main(flags) == 0  # goes on
+    assert command.main([*flags, "--num_examples", "15"]) == 0
+    assert command.main(flags) == 0  # goes on
     (result,) = results_of(tmp_path)["results"]
     assert result["malformed"] == {}
     assert result["tokens"]["answer"] == 40
@@ -166,7 +166,7 @@ def test_a_prompt_file_and_a_lenient_reading(
         "Which of {numbered_labels}?\n{examples}\n{text} -> {label}\n{end_examples}\n{text} ->"
     )
     flags = _flags(server, tweets, workdir, f"--max_tokens 1 --shots 1 --prompt {file}")
-    assert llm.main(flags + _bias(server, LOOSE)) == 0
+    assert command.main(flags + _bias(server, LOOSE)) == 0
     (result,) = results_of(workdir)["results"]
     assert result["malformed"] == {"cut off at max_tokens": 40}
     assert result["metrics"]["accuracy"] == 0
@@ -176,7 +176,7 @@ def test_a_prompt_file_and_a_lenient_reading(
 
 def test_noise_is_malformed(server: Server, tweets: pathlib.Path, tmp_path: pathlib.Path) -> None:
     flags = _flags(server, tweets, tmp_path, "--max_tokens 8 --num_examples 12")
-    assert llm.main(flags) == 0
+    assert command.main(flags) == 0
     (result,) = results_of(tmp_path)["results"]
     assert sum(result["malformed"].values()) == 12
     assert sum(result["lenient"]["malformed"].values()) == 12
@@ -189,9 +189,9 @@ def test_what_the_server_refuses(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     flags = _flags(server, tweets, tmp_path / "field", "--num_examples 3 --give_up")
-    assert llm.main([*flags, "--body", '{"no_such_field": 1}']) == 2
+    assert command.main([*flags, "--body", '{"no_such_field": 1}']) == 2
     error = capsys.readouterr().err
     assert "HTTP 422, Unexpected fields in the request: {'no_such_field'} (0 of 3" in error
     elsewhere = flags_for(f"{server.endpoint}/other", tweets, tmp_path / "path")
-    assert llm.main(elsewhere) == 2
+    assert command.main(elsewhere) == 2
     assert "HTTP 404, Not Found; are endpoint and model right?" in capsys.readouterr().err

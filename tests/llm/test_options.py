@@ -9,15 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llm_tweets import NAMES, flags_for, results_of, right, write_tweets
+from llm.stub_server import Refusal, Stub, said, serving
+from llm.tweets import NAMES, flags_for, results_of, right, write_tweets
 from sklearn.metrics import f1_score
-from stub_chat import Refusal, Stub, said, serving
 
-from calib_jax import data, experiment, llm
-from calib_jax.experiment import _llm_run
-from calib_jax.experiment._llm_answers import parse_answer, parse_answer_leniently
-from calib_jax.experiment._llm_chat import NoAnswerError, RefusedError
-from calib_jax.experiment._llm_judge import LlmJudgement
+from calib_jax import data, llm
+from calib_jax.llm import (
+    AnswerEvaluation,
+    NoAnswerError,
+    RefusedError,
+    _run,
+    parse_answer,
+    parse_answer_leniently,
+)
+from calib_jax.llm import __main__ as command
 
 KEY = "sk-very-secret-0123456789"
 
@@ -31,13 +36,13 @@ def tweets(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """Accuracy is all that is judged, and nothing is drawn: the rest takes long to compile."""
 
-    def judge(name: str, answers: Any, labels: np.ndarray, _: int) -> LlmJudgement:
+    def evaluate(name: str, answers: Any, labels: np.ndarray, _: int) -> AnswerEvaluation:
         correct = np.array([answer.label for answer in answers]) == labels
         reasons = dict(Counter(a.malformed for a in answers if a.malformed))
         metrics = {"accuracy": float(correct.mean())}
-        return LlmJudgement(name, metrics, {}, {}, np.zeros(0), correct, {}, reasons)
+        return AnswerEvaluation(name, metrics, {}, {}, np.zeros(0), correct, {}, reasons)
 
-    monkeypatch.setattr(_llm_run, "judge_answers", judge)
+    monkeypatch.setattr(_run, "evaluate_answers", evaluate)
 
 
 def _dataset(**inputs: Any) -> data.Dataset:
@@ -46,8 +51,8 @@ def _dataset(**inputs: Any) -> data.Dataset:
     return data.Dataset("made", "test", columns, labels, labels, ("no", "yes"))
 
 
-def _settings(template: str, **options: Any) -> experiment.LlmSettings:
-    return experiment.LlmSettings("made", "test", "m", template=template, **options)
+def _settings(template: str, **options: Any) -> llm.Settings:
+    return llm.Settings("made", "test", "m", template=template, **options)
 
 
 # ---- prompts from a file
@@ -87,7 +92,7 @@ def test_examples_of_a_prompt() -> None:
 
 
 def test_placeholders_are_documented() -> None:
-    text = (pathlib.Path(__file__).parent.parent / "docs/llm.md").read_text()
+    text = (pathlib.Path(__file__).parents[2] / "docs/llm.md").read_text()
     table = set(
         re.findall(r"`\{(\w+)\}`", text.partition("| placeholder |")[2].partition("\n\n")[0])
     )
@@ -142,7 +147,7 @@ def test_a_prompt_file_belongs_to_the_run(
     with serving(right) as stub:
         flags = flags_for(stub.endpoint, tweets, workdir)
         mine = [*flags, "--prompt", str(file)]
-        assert llm.main(mine) == 0
+        assert command.main(mine) == 0
         assert "no examples, a prompt from a file" in capsys.readouterr().out
         texts = data.load("ssec", "test", tweets).inputs["text"]
         assert {request["messages"][0]["content"] for request in stub.requests} == {
@@ -152,14 +157,14 @@ def test_a_prompt_file_belongs_to_the_run(
         # The name of the file is nothing: its words are.
         other = file.rename(tmp_path / "renamed.txt")
         mine[-1] = str(other)
-        assert llm.main(mine) == 0
+        assert command.main(mine) == 0
         capsys.readouterr()
-        assert llm.main(flags) == 2
+        assert command.main(flags) == 2
         error = capsys.readouterr().err
         assert "has the answers to other settings; choose another --workdir, or undo:" in error
         assert "settings.wording: 'One of {labels}" in error
         other.write_text('Choose one of {labels}:\nText: "{text}"\n')
-        assert llm.main(mine) == 2
+        assert command.main(mine) == 2
         assert "'Choose one of {labels}" in capsys.readouterr().err
         assert sum(stub.asked.values()) == 40
 
@@ -185,7 +190,7 @@ def test_files_that_are_no_prompt(
     if content is not None:
         file.write_bytes(content)
     flags = f"--data ssec --data_dir {tweets} --dry_run --prompt {file}".split()
-    assert llm.main(flags) == 2
+    assert command.main(flags) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -200,13 +205,13 @@ def test_the_schema_has_the_classes(
 ) -> None:
     with serving(right) as stub:
         flags = flags_for(stub.endpoint, tweets, tmp_path)
-        assert llm.main([*flags, "--schema"]) == 0
+        assert command.main([*flags, "--schema"]) == 0
         form = stub.requests[0]["response_format"]
-        assert llm.main(flags) == 2
+        assert command.main(flags) == 2
         assert "settings.schema: True there, '(not set)' now" in capsys.readouterr().err
         assert sum(stub.asked.values()) == 40
         both = [*flags, "--schema", "--body", '{"response_format": {"type": "json_object"}}']
-        assert llm.main(both) == 2
+        assert command.main(both) == 2
         assert "body: 'response_format' is not to be set" in capsys.readouterr().err
     assert (form["type"], form["json_schema"]["strict"]) == ("json_schema", True)
     schema = form["json_schema"]["schema"]
@@ -218,7 +223,7 @@ def test_the_schema_has_the_classes(
 
 def test_runs_from_before_prompt_files_go_on() -> None:
     """Their settings.json has these keys: one more would be another setting."""
-    assert set(experiment.LlmSettings("made", "test", "m").to_json()) == {
+    assert set(llm.Settings("made", "test", "m").to_json()) == {
         "data", "split", "model", "shots", "task", "max_chars", "temperature", "max_tokens", "body",
         "wording", "examples",
     }  # fmt: skip
@@ -306,7 +311,7 @@ def test_both_readings_are_judged(
     tweets: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(_nearly) as stub:
-        assert llm.main(flags_for(stub.endpoint, tweets, tmp_path)) == 0
+        assert command.main(flags_for(stub.endpoint, tweets, tmp_path)) == 0
     text = capsys.readouterr().out
     (result,) = results_of(tmp_path)["results"]
     assert result["malformed"] == {"not JSON": 16, "extra text": 16}
@@ -347,7 +352,7 @@ def test_a_lenient_reading_that_finds_nothing_more(
         return "{'prediction': 'love', 'confidence': 1}" if "joy" in text else right(text, number)
 
     with serving(answer) as stub:
-        assert llm.main(flags_for(stub.endpoint, tweets, tmp_path)) == 0
+        assert command.main(flags_for(stub.endpoint, tweets, tmp_path)) == 0
     assert "a lenient reading finds no more answers" in capsys.readouterr().out
     (result,) = results_of(tmp_path)["results"]
     assert result["malformed"] == {"not JSON": 5}
@@ -364,7 +369,7 @@ def test_both_readings_over_seeds(
 
     with serving(answer) as stub:
         more = "--shots 1 --seeds 0,1 --concurrency 1"
-        assert llm.main(flags_for(stub.endpoint, tweets, tmp_path, more)) == 0
+        assert command.main(flags_for(stub.endpoint, tweets, tmp_path, more)) == 0
     strict, lenient = capsys.readouterr().out.split("read leniently: 0 malformed answers, not 40\n")
     assert "over 2 seeds, %: accuracy 50.00±70.71\n" in strict
     assert "over 2 seeds, %: accuracy 100.00±0.00\n" in lenient
@@ -389,17 +394,17 @@ def test_giving_up_ends(
 
     with serving(answer) as stub:
         flags = flags_for(stub.endpoint, tweets, tmp_path, "--concurrency 1 --retries 0")
-        assert llm.main(flags) == 2
+        assert command.main(flags) == 2
         assert "5 examples in a row got no answer (0 of 40" in capsys.readouterr().err
-        assert llm.main([*flags, "--give_up"]) == 0
+        assert command.main([*flags, "--give_up"]) == 0
         assert "zero-shot: gave up; 24 of 40 answers are in" in capsys.readouterr().out
         assert set(stub.asked) == {f"{name} test {i}" for name in NAMES for i in range(5)}
         # And again: what is not answered is asked once more.
         before = sum(stub.asked.values())
-        assert llm.main([*flags, "--give_up"]) == 0
+        assert command.main([*flags, "--give_up"]) == 0
         assert sum(stub.asked.values()) == before + 16
         capsys.readouterr()
-        assert llm.main(flags) == 2
+        assert command.main(flags) == 2
         assert "--give_up counts the others as malformed" in capsys.readouterr().err
     (result,) = results_of(tmp_path)["results"]
     assert result["malformed"] == {"no answer": 16}
@@ -412,11 +417,11 @@ def test_giving_up_on_a_server_that_is_gone(
 ) -> None:
     with serving(right) as stub:
         flags = flags_for(stub.endpoint, tweets, tmp_path, "--retries 0")
-        assert llm.main([*flags, "--num_examples", "9"]) == 0
-    assert llm.main(flags) == 2  # not without the flag
+        assert command.main([*flags, "--num_examples", "9"]) == 0
+    assert command.main(flags) == 2  # not without the flag
     assert results_of(tmp_path)["num_examples"] == 9
     capsys.readouterr()
-    assert llm.main([*flags, "--give_up"]) == 0
+    assert command.main([*flags, "--give_up"]) == 0
     text = capsys.readouterr().out
     assert "gave up; 9 of 40 answers are in" in text
     assert "; 5 examples in a row got no answer\n" in text  # the other 26 were not tried
@@ -425,12 +430,12 @@ def test_giving_up_on_a_server_that_is_gone(
     # One that refuses everything, such as for a model that it does not have any more.
     with serving(lambda *_: Refusal(404)) as stub:
         flags = flags_for(stub.endpoint, tweets, tmp_path, "--concurrency 1")
-        assert llm.main(flags) == 2
-        assert llm.main([*flags, "--give_up"]) == 0
+        assert command.main(flags) == 2
+        assert command.main([*flags, "--give_up"]) == 0
         assert sum(stub.asked.values()) == 2
     # It comes back: nothing was lost, and all is asked that was given up.
     with serving(right) as stub:
-        assert llm.main(flags_for(stub.endpoint, tweets, tmp_path)) == 0
+        assert command.main(flags_for(stub.endpoint, tweets, tmp_path)) == 0
         assert sum(stub.asked.values()) == 31
     assert results_of(tmp_path)["results"][0]["malformed"] == {}
 
@@ -439,7 +444,7 @@ def test_giving_up_everything_is_an_error(
     tweets: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(lambda *_: Refusal(400, '{"detail": "not this"}')) as stub:
-        assert llm.main(flags_for(stub.endpoint, tweets, tmp_path, "--give_up")) == 2
+        assert command.main(flags_for(stub.endpoint, tweets, tmp_path, "--give_up")) == 2
         assert len(stub.asked) == 40
     error = capsys.readouterr().err
     assert "no example got an answer, the last: " in error
@@ -450,8 +455,8 @@ def test_giving_up_everything_is_an_error(
 # ---- where requests go
 
 
-def _ask(endpoint: str, key: str = "", **options: Any) -> experiment.Chat:
-    chat = experiment.Chat(endpoint, key, retries=0, **options)
+def _ask(endpoint: str, key: str = "", **options: Any) -> llm.ChatClient:
+    chat = llm.ChatClient(endpoint, key, retries=0, **options)
     chat.ask({"messages": [{"content": 'Text: "joy test 0"'}]}, threading.Event())
     return chat
 
@@ -478,7 +483,7 @@ def test_queries_are_sent_and_not_shown(path: str) -> None:
 @pytest.mark.usefixtures("light")
 def test_queries_are_not_written(tweets: pathlib.Path, tmp_path: pathlib.Path) -> None:
     with serving(right) as stub:
-        assert llm.main(flags_for(f"{stub.endpoint}?code=s3cret", tweets, tmp_path)) == 0
+        assert command.main(flags_for(f"{stub.endpoint}?code=s3cret", tweets, tmp_path)) == 0
         assert stub.paths[-1] == "/v1/chat/completions?code=s3cret"
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert b"s3cret" not in written
@@ -509,10 +514,10 @@ def test_keys_over_http_if_allowed(
     with serving(right) as stub:
         proxied(stub)
         flags = flags_for("http://gpu.example/v1", tweets, tmp_path, "--key_env MY_KEY")
-        assert llm.main(flags) == 2
+        assert command.main(flags) == 2
         assert "; --allow_http_key sends it all the same\n" in capsys.readouterr().err
         assert not stub.headers
-        assert llm.main([*flags, "--allow_http_key"]) == 0
+        assert command.main([*flags, "--allow_http_key"]) == 0
         assert {headers["Authorization"] for headers in stub.headers} == {f"Bearer {KEY}"}
         assert set(stub.paths) == {"http://gpu.example/v1/chat/completions"}
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

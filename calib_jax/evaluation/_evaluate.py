@@ -1,7 +1,6 @@
-"""Judging predictions: metrics before and after post-hoc calibration, with intervals."""
+"""Metrics of predictions before and after post-hoc calibration, with bootstrap intervals."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,40 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from calib_jax import metrics, posthoc
-from calib_jax.experiment._predictions import Predictions, as_jax
-
-# name -> fit(logits, labels). Reports show the first whose name begins with `temperature` as "+T".
-CALIBRATORS: dict[str, Callable[..., Any]] = {
-    "temperature": posthoc.Temperature.fit,
-    "ets": posthoc.EnsembleTemperature.fit,
-    "spline": posthoc.Spline.fit,
-    "vector": posthoc.VectorScaling.fit,
-    "dirichlet": posthoc.Dirichlet.fit,
-    "isotonic": posthoc.Isotonic.fit,
-    "histogram": posthoc.HistogramBinning.fit,
-    "focal_temperature": posthoc.FocalTemperature.fit,
-    # As the paper on emotions does it: T of 0.01, 0.02, …, 5 with the least ECE of ten bins.
-    "temperature_ece": functools.partial(
-        posthoc.Temperature.fit, criterion="ece", num_bins=10, closed="left"
-    ),
-    # As AdaFocal's paper does it: T of 0.1, 0.2, …, 10 with the least equal-mass ECE.
-    "temperature_ece_mass": functools.partial(
-        posthoc.Temperature.fit, criterion="ece_mass", grid=np.arange(1, 101) / 10
-    ),
-}
+from calib_jax.evaluation._predictions import Predictions
 
 
 @dataclasses.dataclass(frozen=True)
-class Judgement:
-    """What is known of one set of predictions.
+class Evaluation:
+    """The metrics of one set of predictions.
 
     Attributes:
-      name: `uncalibrated` or the calibrator's name.
-      metrics: `metrics.summary`.
-      intervals: 95 % bootstrap intervals `(low, high)` over the examples, of some of the metrics.
-      parameters: the calibrator's few numbers, such as its temperature.
-      confidence: top-label confidence `[n]`.
-      correct: `[n]`.
+      name: `uncalibrated` or the name of the calibrator.
+      metrics: Values of `metrics.summary`.
+      intervals: 95 % bootstrap intervals `(low, high)` over the examples, for some of the metrics.
+      parameters: The few numbers of the calibrator, such as its temperature.
+      confidence: Top-label confidence `[n]`.
+      correct: Whether the prediction is right `[n]`.
     """
 
     name: str
@@ -54,61 +33,83 @@ class Judgement:
     correct: np.ndarray
 
     def to_json(self) -> dict[str, Any]:
+        """Return all fields but those with one entry per example."""
         fields = dataclasses.asdict(self)
         return {k: v for k, v in fields.items() if k not in ("confidence", "correct")}
 
 
-def judge(
+def evaluate(
     test: Predictions,
     validation: Predictions | None = None,
     calibrators: Sequence[str] = (),
     *,
     seed: int = 0,
     num_samples: int = 500,
-) -> list[Judgement]:
-    """Metrics of the predictions as they are, then after each calibrator.
+) -> list[Evaluation]:
+    """Compute the metrics of predictions as they are, then after each calibrator.
 
-    Calibrators are fitted on `validation`. Without one the predictions are cut at random in two
-    halves and each is calibrated by what was fitted on the other: no example is judged by a calibrator
-    that has seen it, and all of them are judged.
+    Calibrators are fitted on `validation`. Without it they are cross-fitted: the predictions are split
+    at random into two halves, and each half is calibrated by a fit on the other, so that all examples
+    are evaluated and none by a calibrator that has seen it.
 
     Args:
-      test: the predictions to judge.
-      validation: predictions on other data, to fit on.
-      calibrators: names from `CALIBRATORS`.
-      seed: of the halves and the bootstrap.
-      num_samples: of the bootstrap.
+      test: Predictions to evaluate.
+      validation: Predictions on other data, to fit on.
+      calibrators: Names from `posthoc.CALIBRATORS`.
+      seed: Seed of the halves and of the bootstrap.
+      num_samples: Number of bootstrap samples.
+
+    Returns:
+      The evaluation of the uncalibrated predictions, then one per calibrator.
+
+    >>> import numpy as np
+    >>> logits = np.array([[2.0, 0.0], [0.0, 1.0], [0.5, 0.0]], np.float32)
+    >>> predictions = Predictions(logits, np.array([0, 1, 1], np.int32))
+    >>> (uncalibrated,) = evaluate(predictions, num_samples=4)
+    >>> round(uncalibrated.metrics["accuracy"], 3)
+    0.667
     """
     check_calibrators(calibrators)
     if validation is not None and validation.num_classes != test.num_classes:
         raise ValueError(
             f"validation has {validation.num_classes} classes, the predictions {test.num_classes}"
         )
-    logits, labels = as_jax(test)
+    logits, labels = _as_jax(test)
     key = jax.random.key(seed)
-    results = [_judgement("uncalibrated", logits, labels, {}, key, num_samples)]
+    evaluations = [_measure("uncalibrated", logits, labels, {}, key, num_samples)]
     for name in calibrators:
-        fit = CALIBRATORS[name]
+        fit = posthoc.CALIBRATORS[name]
         if validation is not None:
-            fitted = [fit(*as_jax(validation))]
+            fitted = [fit(*_as_jax(validation))]
             probs = fitted[0](logits)
         else:
-            fitted, probs = _cross_fitted(fit, logits, labels, seed)
+            fitted, probs = _cross_fit(fit, logits, labels, seed)
         calibrated = posthoc.logits_from_probs(probs)
-        results.append(_judgement(name, calibrated, labels, _numbers(fitted), key, num_samples))
-    return results
+        evaluations.append(
+            _measure(name, calibrated, labels, _parameters(fitted), key, num_samples)
+        )
+    return evaluations
 
 
 def check_calibrators(names: Sequence[str]) -> None:
-    """Raises for a name that is not in `CALIBRATORS`."""
+    """Raise a ValueError for a name that is not in `posthoc.CALIBRATORS`.
+
+    >>> check_calibrators(["temperature", "spline"])
+    """
     for name in names:
-        if name not in CALIBRATORS:
-            raise ValueError(f"calibrate={name!r}: expected some of {', '.join(CALIBRATORS)}")
+        if name not in posthoc.CALIBRATORS:
+            known = ", ".join(posthoc.CALIBRATORS)
+            raise ValueError(f"calibrate={name!r}: expected some of {known}")
 
 
-def _cross_fitted(
+def _as_jax(predictions: Predictions) -> tuple[jax.Array, jax.Array]:
+    return jnp.asarray(predictions.logits), jnp.asarray(predictions.labels)
+
+
+def _cross_fit(
     fit: Callable[..., Any], logits: jax.Array, labels: jax.Array, seed: int
 ) -> tuple[list[Any], jax.Array]:
+    """Return the calibrators of both halves, and probabilities `[n, num_classes]`."""
     n = labels.shape[0]
     if n < 2:
         raise ValueError("one prediction cannot be cut in two halves: give --validation")
@@ -121,17 +122,19 @@ def _cross_fitted(
     return fitted, probs
 
 
-def _judgement(
+def _measure(
     name: str,
     logits: jax.Array,
     labels: jax.Array,
     parameters: dict[str, list[float]],
     key: jax.Array,
     num_samples: int,
-) -> Judgement:
+) -> Evaluation:
     confidence, correct = metrics.top_label(logits, labels)
-    interval = metrics.bootstrap(_with_intervals, logits, labels, key=key, num_samples=num_samples)
-    return Judgement(
+    interval = metrics.bootstrap(
+        _resampled_metrics, logits, labels, key=key, num_samples=num_samples
+    )
+    return Evaluation(
         name=name,
         metrics={k: float(v) for k, v in metrics.summary(logits, labels).items()},
         intervals={k: (float(interval.low[k]), float(interval.high[k])) for k in interval.low},
@@ -141,10 +144,10 @@ def _judgement(
     )
 
 
-def _with_intervals(
+def _resampled_metrics(
     logits: jax.Array, labels: jax.Array, weights: jax.Array | None = None
 ) -> dict[str, jax.Array]:
-    """The metrics that are cheap enough to be resampled hundreds of times."""
+    """Compute the metrics that are cheap enough to be resampled hundreds of times."""
     confidence, correct = metrics.top_label(logits, labels)
     return {
         "accuracy": metrics.accuracy(logits, labels, weights=weights),
@@ -157,8 +160,8 @@ def _with_intervals(
     }
 
 
-def _numbers(fitted: list[Any]) -> dict[str, list[float]]:
-    """Scalars and triples of the fitted calibrators, one after the other."""
+def _parameters(fitted: list[Any]) -> dict[str, list[float]]:
+    """Return the scalars and triples of the fitted calibrators, those of one after the other."""
     names = [f.name for f in dataclasses.fields(fitted[0])]
     values = {n: [np.asarray(getattr(c, n)).ravel() for c in fitted] for n in names}
     return {n: [float(x) for x in np.concatenate(v)] for n, v in values.items() if v[0].size <= 3}

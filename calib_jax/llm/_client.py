@@ -1,4 +1,4 @@
-"""Talking to a server that has OpenAI's chat-completions interface."""
+"""A client of servers with OpenAI's chat-completions interface."""
 
 import datetime
 import email.utils
@@ -23,21 +23,21 @@ import tqdm
 from calib_jax import __version__
 
 _PATH = "/chat/completions"
-_LONGEST = 60.0  # seconds of our own patience between two tries
-_LONGEST_ASKED = 600.0  # and of what a server may ask for
+_MAX_BACKOFF = 60.0  # seconds between two tries
+_MAX_RETRY_AFTER = 600.0  # seconds that a server may ask to wait
 _MAX_BYTES = 1 << 20  # of a response
 _RETRIED = (408, 409, 425, 429)  # and all from 500
-_HOPELESS = (401, 403, 404, 405)  # for every request alike
+_FATAL = (401, 403, 404, 405)  # the same for every request
 
 
 class Reply(NamedTuple):
-    """What a server answers.
+    """A server's reply.
 
     Attributes:
-      content: of the message; `None` if it has none.
-      finish: why the model stopped.
-      model: that answered, in the server's words.
-      tokens: of the prompt and of the answer, as far as the server tells.
+      content: Text of the message; `None` if it has none.
+      finish: Reason for which the model stopped.
+      model: Name of the model that answered, as the server reports it.
+      tokens: Number of tokens of the prompt and of the answer, as far as the server reports them.
     """
 
     content: str | None
@@ -47,15 +47,15 @@ class Reply(NamedTuple):
 
 
 class NoAnswerError(Exception):
-    """One request has failed for good; others may not."""
+    """One request has failed for good; others may succeed."""
 
 
 class UnreachableError(NoAnswerError):
-    """There is no connection to the server, however often it is tried."""
+    """No connection to the server in any of the tries."""
 
 
 class RefusedError(ValueError):
-    """The server refuses, and would refuse every request."""
+    """The server refuses this request and would refuse every other."""
 
 
 class _TryAgainError(Exception):
@@ -64,26 +64,27 @@ class _TryAgainError(Exception):
         self.wait, self.connected = wait, connected
 
 
-def _tell_user(line: str) -> None:
-    tqdm.tqdm.write(line, file=sys.stderr)  # a bar may be there
+def _log_to_stderr(line: str) -> None:
+    tqdm.tqdm.write(line, file=sys.stderr)  # there may be a progress bar
 
 
-class Chat:
-    """A server's chat interface, for several threads at once.
+class ChatClient:
+    """Ask a server's chat interface; safe to use from several threads.
 
     Args:
       endpoint: `https://host/v1`, with or without `/chat/completions`. A query (`?api-version=1`) is
         sent with each request and appears in no message or file, as it may hold a secret.
-      key: sent as bearer token; appears in no message. None is sent if it is empty.
-      timeout: seconds for a response.
-      retries: after the first try, of what may succeed later: no connection, timeouts, 429, 5xx.
-      backoff: seconds before the first retry, doubled for each other one; a random part of it is left
-        out, so that threads do not come back together. A server's Retry-After goes before.
-      allow_http_key: whether the key may go over plain HTTP to another machine, to be read on the way.
-      say: called with a line about each kind of trouble, once.
+      key: API key, sent as bearer token unless it is empty; appears in no message.
+      timeout: Seconds to wait for a response.
+      retries: Number of retries of what may succeed later: no connection, timeouts, 429, 5xx.
+      backoff: Seconds before the first retry, doubled for each later one and reduced by a random
+        fraction, so that threads do not retry together. A server's Retry-After takes precedence.
+      allow_http_key: Whether the key may be sent over plain HTTP, readable by others, to another
+        machine.
+      log: Function called with one line about each kind of failure, once.
 
     Attributes:
-      url: where requests go, without the query.
+      url: URL of the requests, without the query.
     """
 
     def __init__(
@@ -95,28 +96,32 @@ class Chat:
         retries: int = 6,
         backoff: float = 1.0,
         allow_http_key: bool = False,
-        say: Callable[[str], None] = _tell_user,
+        log: Callable[[str], None] = _log_to_stderr,
     ) -> None:
         if not timeout > 0:
             raise ValueError(f"timeout={timeout}: expected a positive number of seconds")
         if retries < 0:
             raise ValueError(f"retries={retries}: expected 0 or more")
-        self.url, self._query, local = _checked(endpoint, key, allow_http_key)
+        self.url, self._query, is_local = _parse_endpoint(endpoint, key, allow_http_key)
         self._key, self._timeout, self._retries, self._backoff = key, timeout, retries, backoff
-        self._say, self._told = say, set[str]()
+        self._log, self._logged = log, set[str]()
         self._lock, self._not_before = threading.Lock(), 0.0
         # Redirections could carry the key to another host.
         handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
-        if local:
+        if is_local:
             handlers.append(urllib.request.ProxyHandler({}))
         self._opener = urllib.request.build_opener(*handlers)
 
     def ask(self, body: dict[str, Any], halt: threading.Event) -> Reply:
-        """The server's reply, however often it has to be asked.
+        """Return the server's reply, with retries if they are needed.
+
+        Args:
+          body: Body of the request.
+          halt: Event that ends the retries.
 
         Raises:
-          NoAnswerError: if there is none, or if `halt` is set before a retry.
-          RefusedError: if there will be none to any request.
+          NoAnswerError: If there is none, or if `halt` is set before a retry.
+          RefusedError: If there will be none to any request.
         """
         for attempt in range(self._retries + 1):
             self._wait_until(self._not_before, halt)
@@ -126,14 +131,14 @@ class Chat:
                 message, connected = str(error), error.connected
                 if attempt == self._retries:
                     break
-                self._tell(f"{message}; trying again")
-                delay = min(self._backoff * 2**attempt, _LONGEST) * random.uniform(0.5, 1)
+                self._log_once(f"{message}; trying again")
+                delay = min(self._backoff * 2**attempt, _MAX_BACKOFF) * random.uniform(0.5, 1)
                 if error.wait is not None:
-                    if error.wait > _LONGEST_ASKED:
+                    if error.wait > _MAX_RETRY_AFTER:
                         raise NoAnswerError(
                             f"{message}; it asks to wait {error.wait:.0f} s"
                         ) from error
-                    # It is the server that has enough: all threads hold back.
+                    # The server is overloaded: all threads wait.
                     with self._lock:
                         self._not_before = max(self._not_before, time.monotonic() + error.wait)
                     delay = error.wait + random.uniform(0, 0.1) * self._backoff
@@ -160,7 +165,7 @@ class Chat:
             if isinstance(reason, TimeoutError):
                 reason = f"no answer within {self._timeout:g} s"
             message = f"{self.url}: {reason or type(reason).__name__}"
-            # What goes wrong before the request is sent comes as URLError, what does later as it is.
+            # Failures before the request is sent come as URLError, later ones unwrapped.
             connected = not isinstance(error, urllib.error.URLError)
             raise _TryAgainError(message, connected=connected) from None
         return self._reply(content)
@@ -169,7 +174,7 @@ class Chat:
         try:
             record = json.loads(content)
         except (ValueError, RecursionError):
-            # As half a response of a server that stops.
+            # Such as half a response of a server that shuts down.
             raise _TryAgainError(f"{self.url}: the response is no JSON") from None
         try:
             choice = record["choices"][0]
@@ -187,33 +192,30 @@ class Chat:
         )
 
     def _failure(self, error: urllib.error.HTTPError) -> Exception:
-        said = self._in_short(error)
-        message = f"{self.url}: HTTP {error.code}" + (f", {said}" if said else "")
+        reason = self._reason(error)
+        message = f"{self.url}: HTTP {error.code}" + (f", {reason}" if reason else "")
         if error.code in _RETRIED or error.code >= 500:
             return _TryAgainError(message, _retry_after(error.headers.get("Retry-After")))
         if error.code in (401, 403):
-            key = (
-                "is the key right?"
-                if self._key
-                else "it wants a key: name its variable by --key_env"
-            )
-            return RefusedError(f"{message}; {key}")
-        if error.code in _HOPELESS or error.code < 400:
+            if self._key:
+                return RefusedError(f"{message}; is the key right?")
+            return RefusedError(f"{message}; it wants a key: name its variable by --key_env")
+        if error.code in _FATAL or error.code < 400:
             return RefusedError(f"{message}; are endpoint and model right?")
         return NoAnswerError(message)
 
-    def _in_short(self, error: urllib.error.HTTPError) -> str:
-        """What the server says about its refusal, on a line, without the key and the query."""
+    def _reason(self, error: urllib.error.HTTPError) -> str:
+        """Return the server's reason for an error, on one line, without the key and the query."""
         try:
             text = error.read(4096).decode("utf-8", "replace")
         except (OSError, http.client.HTTPException):
             return ""
         try:
-            said = json.loads(text)
-            said = said.get("error", said)
-            if isinstance(said, dict):
-                said = said.get("message") or said.get("detail") or said or ""
-            text = str(said)
+            record = json.loads(text)
+            reason = record.get("error", record)
+            if isinstance(reason, dict):
+                reason = reason.get("message") or reason.get("detail") or reason or ""
+            text = str(reason)
         except (ValueError, AttributeError, RecursionError):
             pass
         for secret in _secrets(self._key, self._query):
@@ -228,25 +230,31 @@ class Chat:
         if halt.is_set():
             raise NoAnswerError("stopped")
 
-    def _tell(self, line: str) -> None:
-        kind = line.partition(",")[0]  # what a server adds may differ each time
+    def _log_once(self, line: str) -> None:
+        kind = line.partition(",")[0]  # the server's reason may differ each time
         with self._lock:
-            new = kind not in self._told
-            self._told.add(kind)
-        if new:
-            self._say(line)
+            is_new = kind not in self._logged
+            self._logged.add(kind)
+        if is_new:
+            self._log(line)
 
 
 def ask_all(
-    chat: Chat,
+    client: ChatClient,
     bodies: Iterable[tuple[int, dict[str, Any]]],
     concurrency: int,
     halt: threading.Event,
 ) -> Generator[tuple[int, Reply | Exception] | None, None, None]:
-    """Asks with so many threads; yields (number, reply or what went wrong) as they come.
+    """Send requests from several threads and yield `(id, reply or exception)` as they complete.
 
-    When `halt` is set, no other request begins, and those under way are waited for. While there is
-    nothing to yield, `None` comes now and then.
+    When `halt` is set, no other request begins, and those in flight are waited for. While there is
+    nothing to yield, `None` is yielded about ten times a second.
+
+    Args:
+      client: Client of the server.
+      bodies: Ids and bodies of the requests.
+      concurrency: Number of threads.
+      halt: Event that stops the threads.
     """
     done: queue.SimpleQueue[tuple[int, Reply | Exception] | None] = queue.SimpleQueue()
     todo, lock = iter(bodies), threading.Lock()
@@ -258,30 +266,30 @@ def ask_all(
             if item is None:
                 break
             try:
-                done.put((item[0], chat.ask(item[1], halt)))
+                done.put((item[0], client.ask(item[1], halt)))
             except Exception as error:
                 if isinstance(error, RefusedError):
                     halt.set()  # at once: the next request would be refused too
                 done.put((item[0], error))
         done.put(None)
 
-    # Daemons: a second Ctrl-C does not wait for them.
+    # Daemon threads: a second Ctrl-C does not wait for them.
     for _ in range(concurrency):
         threading.Thread(target=work, daemon=True).start()
     working = concurrency
     try:
         while working:
             try:
-                found = done.get(timeout=0.1)
+                result = done.get(timeout=0.1)
             except queue.Empty:
                 yield None
                 continue
-            if found is None:
+            if result is None:
                 working -= 1
             else:
-                yield found
+                yield result
     finally:
-        halt.set()  # nobody waits for answers any more
+        halt.set()  # the caller may have left early
 
 
 def read_key(variable: str) -> str:
@@ -297,8 +305,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _checked(endpoint: str, key: str, allow_http_key: bool) -> tuple[str, str, bool]:
-    """The URL to send requests to, its query with the ?, and whether it is on this machine."""
+def _parse_endpoint(endpoint: str, key: str, allow_http_key: bool) -> tuple[str, str, bool]:
+    """Return the URL of the requests, its query with the ?, and whether it is on this machine."""
     expected = "expected something like https://host/v1"
     try:
         parts = urllib.parse.urlsplit(endpoint.strip())
@@ -313,8 +321,8 @@ def _checked(endpoint: str, key: str, allow_http_key: bool) -> tuple[str, str, b
     shown = urllib.parse.urlunsplit(parts._replace(query=""))
     if parts.scheme not in ("http", "https") or not host:
         raise ValueError(f"endpoint={shown!r}: {expected}")
-    local = _is_local(host)
-    if key and parts.scheme == "http" and not local and not allow_http_key:
+    is_local = _is_local(host)
+    if key and parts.scheme == "http" and not is_local and not allow_http_key:
         raise ValueError(
             f"endpoint={shown!r}: expected https, as the key would go in clear text; "
             "--allow_http_key sends it all the same"
@@ -323,7 +331,7 @@ def _checked(endpoint: str, key: str, allow_http_key: bool) -> tuple[str, str, b
         raise ValueError("the key holds characters that no key has, such as spaces")
     path = parts.path.rstrip("/").removesuffix(_PATH) + _PATH
     url = urllib.parse.urlunsplit((parts.scheme, parts.netloc, path, "", ""))
-    return url, f"?{parts.query}" if parts.query else "", local
+    return url, f"?{parts.query}" if parts.query else "", is_local
 
 
 def _is_plain(text: str) -> bool:
@@ -331,10 +339,10 @@ def _is_plain(text: str) -> bool:
 
 
 def _secrets(key: str, query: str) -> list[str]:
-    """What no message may show, the longest first: the key, and the query as sent and as read."""
-    raw = [part.partition("=")[2] for part in query[1:].split("&")]
-    read = [value for _, value in urllib.parse.parse_qsl(query[1:])]
-    return sorted({key, query[1:], *raw, *read} - {""}, key=len, reverse=True)
+    """Return what no message may show, longest first: the key, and the query, raw and decoded."""
+    raw = [field.partition("=")[2] for field in query[1:].split("&")]
+    decoded = [value for _, value in urllib.parse.parse_qsl(query[1:])]
+    return sorted({key, query[1:], *raw, *decoded} - {""}, key=len, reverse=True)
 
 
 def _is_local(host: str) -> bool:
@@ -345,20 +353,20 @@ def _is_local(host: str) -> bool:
 
 
 def _read(response: Any, deadline: float) -> bytes:
-    """The whole response; a server that sends it drop by drop does not get more time for that."""
-    parts, size = [], 0
-    while part := response.read1(65_536):
-        parts.append(part)
-        size += len(part)
+    """Return the whole response; one that arrives in small pieces gets no more time."""
+    chunks, size = [], 0
+    while chunk := response.read1(65_536):
+        chunks.append(chunk)
+        size += len(chunk)
         if size > _MAX_BYTES:
             raise OSError(f"the response is longer than {_MAX_BYTES} bytes")
         if time.monotonic() > deadline:
             raise TimeoutError
-    return b"".join(parts)
+    return b"".join(chunks)
 
 
 def _retry_after(value: str | None) -> float | None:
-    """Seconds, of a header that has them or a date."""
+    """Return the seconds of a Retry-After header, which holds a number or a date."""
     if not value:
         return None
     if value.strip().replace(".", "", 1).isdecimal():

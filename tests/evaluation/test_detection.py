@@ -6,8 +6,8 @@ from scipy.special import softmax
 from scipy.stats import entropy
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from calib_jax.experiment import CALIBRATORS, Judgement, Predictions
-from calib_jax.experiment._detection import detect
+from calib_jax.evaluation import Evaluation, Predictions, detect
+from calib_jax.posthoc import CALIBRATORS
 
 
 def _predictions(n: int, scale: float, seed: int) -> Predictions:
@@ -18,8 +18,8 @@ def _predictions(n: int, scale: float, seed: int) -> Predictions:
 INSIDE, OUTSIDE = _predictions(120, 3.0, 0), _predictions(80, 1.5, 1)
 
 
-def _judgement(name: str, temperature: float) -> Judgement:
-    return Judgement(name, {}, {}, {"temperature": [temperature]}, np.zeros(0), np.zeros(0))
+def _evaluation(name: str, temperature: float) -> Evaluation:
+    return Evaluation(name, {}, {}, {"temperature": [temperature]}, np.zeros(0), np.zeros(0))
 
 
 def _expected(temperature: float, score: str) -> dict[str, float]:
@@ -31,13 +31,13 @@ def _expected(temperature: float, score: str) -> dict[str, float]:
 
 
 def test_both_scores_before_and_after_the_first_temperature() -> None:
-    judgements = [
-        _judgement("uncalibrated", 9.0),
-        _judgement("focal_temperature", 8.0),
-        _judgement("temperature_ece_mass", 2.5),
-        _judgement("temperature", 7.0),
+    evaluations = [
+        _evaluation("uncalibrated", 9.0),
+        _evaluation("focal_temperature", 8.0),
+        _evaluation("temperature_ece_mass", 2.5),
+        _evaluation("temperature", 7.0),
     ]
-    found = detect(INSIDE, OUTSIDE, judgements)
+    found = detect(INSIDE, OUTSIDE, evaluations)
     assert found.keys() == {"entropy", "confidence"}
     for score, moments in found.items():
         assert list(moments) == ["before", "after"]
@@ -50,8 +50,8 @@ def test_both_scores_before_and_after_the_first_temperature() -> None:
 
 
 def test_without_temperature_there_is_no_after() -> None:
-    for judgements in ([], [_judgement("uncalibrated", 9.0)]):
-        found = detect(INSIDE, OUTSIDE, judgements)
+    for evaluations in ([], [_evaluation("uncalibrated", 9.0)]):
+        found = detect(INSIDE, OUTSIDE, evaluations)
         assert [list(moments) for moments in found.values()] == [["before"], ["before"]]
 
 

@@ -4,7 +4,7 @@ import json
 import pathlib
 from typing import Any
 
-from stub_chat import said
+from llm.stub_server import said
 
 NAMES = ("anger", "anticipation", "disgust", "fear", "joy", "sadness", "surprise", "trust")
 

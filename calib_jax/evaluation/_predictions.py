@@ -3,8 +3,8 @@
 import dataclasses
 import pathlib
 import zipfile
+from collections.abc import Iterable, Sequence
 
-import jax.numpy as jnp
 import numpy as np
 
 from calib_jax.posthoc import logits_from_probs, looks_like_probabilities
@@ -20,9 +20,9 @@ class Predictions:
     """Checked predictions.
 
     Attributes:
-      logits: float32 `[n, num_classes]`; logarithms, if probabilities were given.
-      labels: int32 `[n]`.
-      notes: what was found in the file, one sentence each.
+      logits: Logits, float32 `[n, num_classes]`; logarithms, if probabilities were given.
+      labels: Classes, int32 `[n]`.
+      notes: Remarks on the file, one sentence each.
     """
 
     logits: np.ndarray
@@ -31,17 +31,28 @@ class Predictions:
 
     @property
     def num_classes(self) -> int:
+        """Return the number of columns of the logits."""
         return self.logits.shape[1]
 
 
 def load_predictions(path: str | pathlib.Path) -> Predictions:
-    """Reads `logits` or `probs` with `labels` from an `.npz` or a `.csv` file.
+    """Read `logits` or `probs` with `labels` from an `.npz` or a `.csv` file.
 
     An npz holds arrays `[n, num_classes]` and `[n]`; a csv has a header, one column named `label` and
     one column per class, in order. Nothing is ever unpickled.
 
+    Args:
+      path: File to read.
+
     Raises:
-      ValueError: with one line that says what cannot be right.
+      ValueError: With one line that says what cannot be right.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile(suffix=".csv") as file:
+    ...     _ = file.write(b"label,logit_0,logit_1\\n1,0.5,2\\n")
+    ...     file.flush()
+    ...     load_predictions(file.name).notes
+    ("1 predictions over 2 classes: logits (from 'logits')",)
     """
     path = pathlib.Path(path)
     if not path.is_file():
@@ -57,13 +68,26 @@ def load_predictions(path: str | pathlib.Path) -> Predictions:
 
 
 def check_predictions(name: str, scores: np.ndarray, labels: np.ndarray) -> Predictions:
-    """Checks raw arrays and finds out whether `scores`, called `name`, are logits or probabilities."""
+    """Check raw arrays and find out whether the scores are logits or probabilities.
+
+    Args:
+      name: Name of the scores, such as `logits` or `probs`.
+      scores: Numbers `[n, num_classes]`.
+      labels: Classes `[n]`.
+
+    Raises:
+      ValueError: With one line that says what cannot be right.
+
+    >>> import numpy as np
+    >>> check_predictions("probs", np.array([[0.25, 0.75]]), np.array([1])).num_classes
+    2
+    """
     scores = _check_scores(name, scores)
     labels = _check_labels(labels, *scores.shape)
     n, k = scores.shape
-    found = f"{n} predictions over {k} classes"
+    sizes = f"{n} predictions over {k} classes"
     if looks_like_probabilities(scores):
-        note = f"{found}: probabilities (every row of {name!r} is non-negative and sums to 1)"
+        note = f"{sizes}: probabilities (every row of {name!r} is non-negative and sums to 1)"
         notes = [note]
         zeros = int(np.sum(scores[np.arange(n), labels] == 0))
         if zeros:
@@ -78,7 +102,7 @@ def check_predictions(name: str, scores: np.ndarray, labels: np.ndarray) -> Pred
             f"(sum {sums[worst]:.4g}, smallest value {scores[worst].min():.4g}); "
             "give rows that sum to 1, or name the array 'logits'"
         )
-    return Predictions(scores, labels, (f"{found}: logits (from {name!r})",))
+    return Predictions(scores, labels, (f"{sizes}: logits (from {name!r})",))
 
 
 def _check_scores(name: str, scores: np.ndarray) -> np.ndarray:
@@ -151,13 +175,10 @@ def _read_csv(path: pathlib.Path) -> tuple[str, np.ndarray, np.ndarray]:
     return kind, scores, table[:, label]
 
 
-def _first(names: tuple[str, ...], present: object, message: str) -> str:
-    keys = list(present)  # type: ignore[call-overload]
+def _first(names: Sequence[str], present: Iterable[str], message: str) -> str:
+    """Return the first of the names that is present."""
+    keys = list(present)
     for name in names:
         if name in keys:
             return name
     raise ValueError(f"{message}, found {', '.join(map(repr, keys)) or 'nothing'}")
-
-
-def as_jax(predictions: Predictions) -> tuple[jnp.ndarray, jnp.ndarray]:
-    return jnp.asarray(predictions.logits), jnp.asarray(predictions.labels)

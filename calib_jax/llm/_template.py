@@ -1,4 +1,4 @@
-"""Prompts in a user's own words: a text with placeholders for an example's texts and the classes."""
+"""Custom prompts: a text with placeholders for the texts of an example and for the classes."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from calib_jax._hints import expected_one_of
 
-# Other braces are the text's own, such as those of the JSON object that a prompt asks for.
+# Other braces belong to the text, such as those of the JSON object that a prompt asks for.
 _PLACEHOLDER = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
 _TEXTS = ("text", "pair", "choices", "fields")  # of an example
 _SHARED = ("labels", "quoted_labels", "numbered_labels", "task", "shots")
@@ -23,8 +23,8 @@ class Template(NamedTuple):
     are. What is between `{examples}` and `{end_examples}` is repeated for each example of the prompt.
 
     Attributes:
-      body: the text, with `{examples}` where the examples go.
-      example: the text for one of the examples; `None` if the prompt has none.
+      body: Text, with `{examples}` where the examples go.
+      example: Text for one of the examples; `None` if the prompt has none.
     """
 
     body: str
@@ -35,22 +35,22 @@ class Template(NamedTuple):
         return _fill(self.body, {**values, _OPEN: examples})
 
     def examples_text(self, values: list[dict[str, str]]) -> str:
-        """Return the section of the examples, each with its own values."""
+        """Return the section of the examples, each filled with its values."""
         return "".join(_fill(self.example or "", value) for value in values)
 
     def check(self, name: str, texts: set[str], label_names: tuple[str, ...]) -> None:
         """Check that the prompt shows all texts of a data set, and its classes.
 
         Args:
-          name: name of the data set.
-          texts: what an example of it has, of "text", "pair" and "choices".
-          label_names: one per class.
+          name: Name of the data set.
+          texts: Fields that an example of it has, of "text", "pair" and "choices".
+          label_names: Names of the classes.
         """
-        for part in (self.body, self.example or "{fields}"):
-            used = _names(part)
+        for section in (self.body, self.example or "{fields}"):
+            used = _names(section)
             for key in ("text", "pair", "choices"):
                 if key in texts and not used & {key, "fields"}:
-                    where = "in the prompt" if part == self.body else "for each example"
+                    where = "in the prompt" if section == self.body else "for each example"
                     raise ValueError(f"prompt: expected {{{key}}} or {{fields}} {where}")
                 if key in used - texts:
                     raise ValueError(f"prompt: {{{key}}} is not to be used: {name} has no {key}")
@@ -76,12 +76,12 @@ def read_template(path: str | os.PathLike[str]) -> str:
 
 
 def parse_template(text: str, *, shots: int = 0, task: str = "") -> Template:
-    """Read a prompt with placeholders.
+    """Parse a prompt with placeholders.
 
     Args:
-      text: the prompt.
-      shots: number of examples per class that it has to show.
-      task: the user's own question, which it has to show; empty for none.
+      text: Text of the prompt.
+      shots: Number of examples per class that it has to show.
+      task: Custom question, which it has to show; empty for none.
     """
     marks = [m for m in _PLACEHOLDER.finditer(text) if m[2] in (_OPEN, _CLOSE)]
     template = Template(text, None)
@@ -90,14 +90,14 @@ def parse_template(text: str, *, shots: int = 0, task: str = "") -> Template:
             raise ValueError(f"prompt: expected {{{_OPEN}}} once, and after it {{{_CLOSE}}} once")
         before, after = text[: marks[0].start()], text[marks[1].end() :]
         example = text[marks[0].end() : marks[1].start()]
-        # A mark that ends its line leaves no line of its own.
+        # A mark that ends its line leaves no empty line.
         body = f"{before}{{{_OPEN}}}" + after.removeprefix("\n")
         template = Template(body, example.removeprefix("\n"))
-    for part, known in (
+    for section, known in (
         (template.body, (*_TEXTS, *_SHARED, _OPEN)),
         (template.example or "", (*_TEXTS, *_SHARED, "label", "number")),
     ):
-        for name in sorted(_names(part) - set(known)):
+        for name in sorted(_names(section) - set(known)):
             raise ValueError(
                 f"prompt: unknown placeholder {{{name}}}: {expected_one_of(name, known)} "
                 f"({{{{{name}}}}} is the text {{{name}}})"

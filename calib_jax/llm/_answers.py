@@ -1,4 +1,4 @@
-"""What a language model may answer: `{"prediction": …, "confidence": …}`, to the letter or nearly."""
+"""Parsing of answers: `{"prediction": …, "confidence": …}`, exactly or nearly."""
 
 import ast
 import json
@@ -12,9 +12,9 @@ class Answer(NamedTuple):
     """An answer, read strictly or leniently.
 
     Attributes:
-      label: number of the class; -1 if the answer is malformed.
-      confidence: that the model states; not a number if the answer is malformed.
-      malformed: why it is, or empty.
+      label: Index of the class; -1 if the answer is malformed.
+      confidence: Confidence that the model states; NaN if the answer is malformed.
+      malformed: Reason why it is, or empty.
     """
 
     label: int
@@ -23,15 +23,18 @@ class Answer(NamedTuple):
 
 
 def parse_answer(content: Any, finish: str, label_names: Sequence[str]) -> Answer:
-    """Reads what a model has written.
+    """Parse a model's message strictly.
 
     Only white space may surround the object, which has the two fields once each and no other. The
-    prediction is a class's name to the letter, the confidence a number from 0 to 1, not a string.
+    prediction is exactly the name of a class, the confidence a number from 0 to 1, not a string.
 
     Args:
-      content: of the message.
-      finish: why the model stopped, as the server says.
-      label_names: one per class.
+      content: Text of the message.
+      finish: Reason for which the model stopped, as the server says.
+      label_names: Names of the classes.
+
+    >>> parse_answer('{"prediction": "joy", "confidence": 0.75}', "stop", ["anger", "joy"])
+    Answer(label=1, confidence=0.75, malformed='')
     """
     if not isinstance(content, str) or not content.strip():
         return _malformed("empty")
@@ -55,7 +58,7 @@ def parse_answer(content: Any, finish: str, label_names: Sequence[str]) -> Answe
 
 
 def parse_answer_leniently(content: Any, finish: str, label_names: Sequence[str]) -> Answer:
-    """Read what a model has written when what it means is plain, though it is not what was asked for.
+    """Parse a model's message whose meaning is plain, though its form is not what was asked for.
 
     Text and code fences may surround the object, which may be a Python dict as well (single quotes,
     names without quotes, a comma at the end) and have other fields. The prediction may differ from a
@@ -63,9 +66,13 @@ def parse_answer_leniently(content: Any, finish: str, label_names: Sequence[str]
     count only if they say the same. Nothing is evaluated: the object's syntax tree is read.
 
     Args:
-      content: text of the message.
-      finish: reason for which the model stopped, as the server says.
-      label_names: one per class.
+      content: Text of the message.
+      finish: Reason for which the model stopped, as the server says.
+      label_names: Names of the classes.
+
+    >>> message = "I think {'prediction': 'Joy', 'confidence': '0.75'}"
+    >>> parse_answer_leniently(message, "stop", ["anger", "joy"])
+    Answer(label=1, confidence=0.75, malformed='')
     """
     strict = parse_answer(content, finish, label_names)
     if not strict.malformed or not isinstance(content, str):
@@ -84,11 +91,11 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 class _Pairs(list):
-    """The fields of an object, repeated ones too."""
+    """The fields of an object, including repeated ones."""
 
 
-def _malformed(why: str) -> Answer:
-    return Answer(-1, float("nan"), why)
+def _malformed(reason: str) -> Answer:
+    return Answer(-1, float("nan"), reason)
 
 
 def _no_constant(name: str) -> None:
@@ -96,7 +103,7 @@ def _no_constant(name: str) -> None:
 
 
 def _has_object(content: str) -> bool:
-    """Whether there is an object in the text, so that only the rest is too much."""
+    """Return whether the text holds an object, so that only the rest is too much."""
     start = content.find("{")
     if start < 0:
         return False
@@ -108,7 +115,7 @@ def _has_object(content: str) -> bool:
 
 
 def _pairs(text: str) -> list[tuple[Any, Any]] | None:
-    """The keys and values of a JSON object or Python dict; `None` if it is neither."""
+    """Return the keys and values of a JSON object or Python dict; `None` if it is neither."""
     try:
         return json.loads(text, object_pairs_hook=_Pairs)
     except (ValueError, RecursionError):
@@ -125,7 +132,7 @@ def _pairs(text: str) -> list[tuple[Any, Any]] | None:
 
 
 def _plain(node: ast.expr | None) -> Any:
-    """The value of a constant, or a name as a string; `None` for all other syntax."""
+    """Return the value of a constant, or a name as a string; `None` for all other syntax."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         number = _plain(node.operand)
         return -number if isinstance(number, int | float) else None
@@ -153,11 +160,11 @@ def _read_fields(pairs: Sequence[tuple[Any, Any]], label_names: Sequence[str]) -
     return Answer(label, float(confidence))
 
 
-def _label(said: Any, label_names: Sequence[str]) -> int | None:
-    """The number of the class of that name, in capital letters or not, if there is just one."""
-    if not isinstance(said, str):
+def _label(name: Any, label_names: Sequence[str]) -> int | None:
+    """Return the index of the class of that name, whatever its case, if there is just one."""
+    if not isinstance(name, str):
         return None
-    if said in label_names:
-        return list(label_names).index(said)
-    same = [i for i, n in enumerate(label_names) if n.casefold() == said.strip().casefold()]
+    if name in label_names:
+        return list(label_names).index(name)
+    same = [i for i, n in enumerate(label_names) if n.casefold() == name.strip().casefold()]
     return same[0] if len(same) == 1 else None
