@@ -13,13 +13,6 @@ from calib_jax._io import write_atomic, write_json, write_npz
 from calib_jax._locks import lock_folder
 
 
-class _Unwritable:
-    """Fails while it is written, when half of the file may be there."""
-
-    def __array__(self, *_: object, **__: object) -> np.ndarray:
-        raise OSError("the disk is full")
-
-
 def test_files_are_replaced_as_a_whole(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "results.json"
     write_json(path, {"a": [1, 2]})
@@ -33,13 +26,24 @@ def test_files_are_replaced_as_a_whole(tmp_path: pathlib.Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["results.json"]
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "folder" / "logits.npz"
-    write_npz(path, logits=np.arange(3))
-    with pytest.raises(OSError, match="the disk is full"):
-        write_npz(path, labels=np.arange(2), logits=_Unwritable())
-    with np.load(path, allow_pickle=False) as arrays:
-        np.testing.assert_array_equal(arrays["logits"], [0, 1, 2])
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, arrays = tmp_path / "results.json", tmp_path / "folder" / "logits.npz"
+    write_json(text, 1)
+    write_npz(arrays, logits=np.arange(3))
+
+    def fail(*_: object) -> None:
+        raise OSError("killed before the last step")
+
+    monkeypatch.setattr(pathlib.Path, "replace", fail)
+    with pytest.raises(OSError, match="before the last step"):
+        write_json(text, 2)
+    with pytest.raises(OSError, match="before the last step"):
+        write_npz(arrays, logits=np.zeros(5))
+    assert text.read_text() == "1\n"
+    with np.load(arrays, allow_pickle=False) as stored:
+        np.testing.assert_array_equal(stored["logits"], [0, 1, 2])
 
 
 def test_a_locked_folder_names_its_owner(tmp_path: pathlib.Path) -> None:
