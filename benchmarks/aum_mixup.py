@@ -179,7 +179,7 @@ def _snli(number: int) -> data.Dataset | None:
         return None
     pairs = data.load("snli", "train", folder).take(np.arange(number))
     with tempfile.TemporaryDirectory() as cache:
-        return data.tokenise(pairs, tokenizer, max_length=256, cache_dir=cache)
+        return data.tokenize(pairs, tokenizer, max_length=256, cache_dir=cache)
 
 
 def _padded(texts: data.Dataset) -> data.Dataset:

@@ -18,7 +18,7 @@ class Dataset:
       split: `'train'`, `'val'` or `'test'`.
       inputs: arrays with one row per example. Images: `image`, uint8 `[n, h, w, c]`. Raw text: `text`,
         and `pair` for the second of two sentences, objects `[n]`, or `choices`, objects `[n, choices]`.
-        Tokenised text: `input_ids`, `mask` and perhaps `token_type_ids`, int32 `[n, length]`, or
+        Tokenized text: `input_ids`, `mask` and perhaps `token_type_ids`, int32 `[n, length]`, or
         `[n, choices, length]`. Empty for a set that streams.
       labels: int32 `[n]`.
       ids: int32 `[n]`: the example's position in the set's official files, whatever the split. Two

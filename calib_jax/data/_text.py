@@ -24,7 +24,7 @@ _CHUNK = 8192  # texts per call: a tokenizer's own objects take far more memory 
 _MULTIPLE = 8  # a length that accelerators like
 
 
-def tokenise(
+def tokenize(
     dataset: Dataset,
     tokenizer_folder: str | os.PathLike[str],
     *,
@@ -50,7 +50,7 @@ def tokenise(
       int32 `[n, length]`, or `[n, choices, length]`.
     """
     if "text" not in dataset.inputs:
-        raise ValueError(f"{dataset.name} has no text to tokenise, only {list(dataset.inputs)}")
+        raise ValueError(f"{dataset.name} has no text to tokenize, only {list(dataset.inputs)}")
     folder = pathlib.Path(tokenizer_folder).expanduser()
     files = [folder / name for name in _TOKENIZER_FILES if (folder / name).is_file()]
     if not any(path.name != "config.json" for path in files):
