@@ -67,7 +67,7 @@ def listing() -> str:
     """All names that a config may use, and the configs of this folder."""
     rooms = {"methods": methods.NAMES, "models": models.NAMES, "data": data.NAMES}
     lines = [f"{room:<10}{', '.join(names)}" for room, names in rooms.items()]
-    for path in sorted(pathlib.Path("configs").rglob("*.py")):
+    for path in sorted(pathlib.Path("configs").rglob("[!_]*.py")):
         first = path.read_text().partition("\n")[0].strip('"').strip()
         lines.append(f"{'config':<10}{path}: {first}")
     return "\n".join(lines)
