@@ -1,4 +1,4 @@
-"""Data sets: readers of the publishers' own files, tokenization, streams."""
+"""Data sets: readers of the publishers' files, tokenization, batch order, streams."""
 
 from calib_jax.data._batches import Plan as Plan
 from calib_jax.data._batches import epoch_counts as epoch_counts

@@ -24,13 +24,23 @@ def newsgroups(
     num_val: int = 900,
     max_malformed: float = 0.01,
 ) -> Dataset:
-    """18,846 posts to twenty newsgroups, without their headers.
+    """Read 20 Newsgroups: 18,846 posts to twenty newsgroups, without their headers.
 
-    As in the papers, all posts are shuffled: the last 20 % are the test split, the `num_val` before
-    them validation, the rest training (numpy's `default_rng(0).permutation`). With `by_date` the test
+    As in the papers, all posts are shuffled (numpy's `default_rng(0).permutation`): the last 20 % are
+    the test split, the `num_val` before them validation, the rest training. With `by_date` the test
     split is the publisher's, of later posts, and validation the first `num_val` of its training posts
-    in the order of `default_rng(0).permutation`: a shift in time, for which validation is no guide.
-    An id is a post's place among all posts, train folder first, whichever way they are split.
+    in the order of `default_rng(0).permutation`: a shift in time that validation does not show. An id
+    is a post's position among all posts, train folder first, whatever the split.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      by_date: Whether the test split is the publisher's, by date.
+      num_val: Number of validation posts.
+      max_malformed: Largest fraction of malformed posts.
+
+    References:
+      Lang, 1995, ICML.
     """
     home = os.path.expanduser("~/scikit_learn_data")
     found = find(
@@ -74,9 +84,9 @@ def newsgroups(
         order = np.random.default_rng(0).permutation(n)
         rest, positions = np.split(order, [n - n // 5])
         if split != "test":
-            # Validation is the end of the rest; turned round, it is where split_positions looks.
-            turned = np.roll(rest, num_val)
-            positions = split_positions("newsgroups", split, len(rest), num_val, turned)
+            # Validation is the end of the rest; rotated to the front, where split_positions takes it.
+            rotated = np.roll(rest, num_val)
+            positions = split_positions("newsgroups", split, len(rest), num_val, rotated)
     positions = np.array([i for i in positions if texts[i] is not None], np.int64)
     names = tuple(sorted(set(groups)))
     classes = {name: label for label, name in enumerate(names)}
@@ -98,7 +108,7 @@ def newsgroups(
 
 
 def _body(path: pathlib.Path, malformed: Malformed) -> str | None:
-    """What follows the header, which ends at the first blank line."""
+    """Return the text after the header, which ends at the first blank line."""
     _, blank, body = path.read_text(encoding="latin-1").partition("\n\n")
     if not blank:
         malformed.add(path, 1, "no blank line after the header")
