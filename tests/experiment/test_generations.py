@@ -169,7 +169,7 @@ def test_of_many_networks_those_that_are_results_are_kept(
     ) as checkpoints:
         state = checkpoints.restore(trainer.abstract_state())
     with np.load(run / "logits" / "test.npz") as file:
-        again = trainer.predict(state, trainer.feed(sets.test))
+        again = trainer.predict(state, trainer.loader(sets.test))
         np.testing.assert_array_equal(again, file["logits"])
 
 
