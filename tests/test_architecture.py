@@ -35,3 +35,10 @@ def test_a_run_has_at_most_twenty_steps() -> None:
     steps = [int(number) for number in re.findall(r"^\| (\d+) \|", TEXT, flags=re.M)]
     assert steps == list(range(1, len(steps) + 1))
     assert len(steps) <= 20
+
+
+def test_the_files_of_a_run_exist() -> None:
+    (rows,) = re.findall(r"^## The path of one run\n(.*)", TEXT, flags=re.M | re.DOTALL)
+    files = re.findall(r"`([\w/]+\.py)`", rows)
+    assert len(files) > 20
+    assert [f for f in files if not (ROOT / "calib_jax" / f).is_file()] == []
