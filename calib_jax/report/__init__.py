@@ -22,7 +22,7 @@ from calib_jax.report._robustness import plot_operations as plot_operations
 from calib_jax.report._robustness import plot_severity as plot_severity
 from calib_jax.report._robustness import robustness_table as robustness_table
 from calib_jax.report._runs import settings_text as settings_text
-from calib_jax.report._summary import summarise as summarise
+from calib_jax.report._summary import summarize as summarize
 from calib_jax.report._tables import metric_table as metric_table
 from calib_jax.report._text import comparison_text as comparison_text
 from calib_jax.report._text import summary_markdown as summary_markdown

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from calib_jax.report._plots import COLOURS
+from calib_jax.report._plots import COLORS
 
 # Path in a summary's entry of a method, title of the panel.
 _PANELS = (
@@ -62,8 +62,8 @@ def plot_across(points: Sequence[Point], label: str) -> Figure | None:
             found = [(x, value) for x, value in found if value]
             if not found:
                 continue
-            color = COLOURS[i % len(COLOURS)]
-            style = ("-", "--", "-.", ":")[i // len(COLOURS) % 4]
+            color = COLORS[i % len(COLORS)]
+            style = ("-", "--", "-.", ":")[i // len(COLORS) % 4]
             mean = np.array([100 * value["mean"] for _, value in found])
             std = np.array([100 * (value["std"] or 0) for _, value in found])
             if len(found) == 1 and len(places) > 1:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from calib_jax.report._plots import COLOURS
+from calib_jax.report._plots import COLORS
 from calib_jax.report._training_plots import STYLES, Rows, draw_band, mean_and_std
 
 _WARM, _COOL = "#c8553d", "#2f6db5"  # over-confident and focal; under-confident and inverse focal
@@ -127,17 +127,15 @@ def plot_correspondence(rows: Rows) -> Figure:
     figure = Figure(figsize=(0.6 + 3.5 * len(chosen), 3.6), layout="constrained")
     for axes, b in zip(figure.subplots(1, len(chosen), squeeze=False)[0], chosen, strict=True):
         confidence, accuracy = (values[key][:, b] for key in keys[1:])
-        for above, colour in ((confidence >= accuracy, _WARM), (confidence <= accuracy, _COOL)):
+        for above, color in ((confidence >= accuracy, _WARM), (confidence <= accuracy, _COOL)):
             axes.fill_between(
                 epochs, confidence, accuracy, where=above, interpolate=True,
-                color=colour, alpha=0.2, lw=0,
+                color=color, alpha=0.2, lw=0,
             )  # fmt: skip
-        for key, label, style, colour in _CORRESPONDENCE:
+        for key, label, style, color in _CORRESPONDENCE:
             star = {"marker": "*", "markevery": max(1, len(epochs) // 15), "ms": 6}
             starred = star if key == "method/val_confidence" or len(epochs) == 1 else {}
-            axes.plot(
-                epochs, values[key][:, b], style, color=colour, lw=1.5, label=label, **starred
-            )
+            axes.plot(epochs, values[key][:, b], style, color=color, lw=1.5, label=label, **starred)
         axes.set_title(names[b], fontsize=10)
         axes.set_xlabel("epoch")
         axes.grid(alpha=0.25)
@@ -177,13 +175,13 @@ def plot_bins(runs: Mapping[str, Sequence[Rows]]) -> Figure:
         for i, (method, seeds) in enumerate(kept.items()):
             if not any(seeds):
                 continue
-            colour, style = COLOURS[i % len(COLOURS)], STYLES[i // len(COLOURS) % 4]
+            color, style = COLORS[i % len(COLORS)], STYLES[i // len(COLORS) % 4]
             epochs, mean, std = mean_and_std(seeds, partial(_entry, key=gap, b=b, scale=100))
-            draw_band(gaps, epochs, mean, std, color=colour, ls=style, label=method)
+            draw_band(gaps, epochs, mean, std, color=color, ls=style, label=method)
             stars = {"marker": "*", "markevery": max(1, len(epochs) // 12), "ms": 6, "lw": 0.8}
             for key, more in ((train, {"lw": 1.8}), (val, stars)):
                 _, mean, _ = mean_and_std(seeds, partial(_entry, key=key, b=b))
-                confidences.plot(epochs, mean, style, color=colour, **more)
+                confidences.plot(epochs, mean, style, color=color, **more)
         gaps.axhline(0, color="0.3", lw=0.8, ls=":")
         gaps.set_title(f"bin {b + 1} of {num_bins}", fontsize=10)
         confidences.set_xlabel("epoch")
@@ -222,20 +220,20 @@ def plot_training_bins(rows: Rows) -> Figure:
     figure = Figure(figsize=(0.6 + 3.5 * len(chosen), 6.4), layout="constrained")
     above, below = figure.subplots(2, len(chosen), squeeze=False)
 
-    def draw(axes: Axes, key: str, b: int, colour: str, label: str, style: str = "-") -> None:
+    def draw(axes: Axes, key: str, b: int, color: str, label: str, style: str = "-") -> None:
         values = _per_bin(rows, f"method/{key}", num_bins)[:, b]
         values = np.where(values == 0, np.nan, values)  # no example was there
         marker = "*" if len(epochs) == 1 else ""
-        axes.plot(epochs, values, style, color=colour, lw=1.5, label=label, marker=marker)
+        axes.plot(epochs, values, style, color=color, lw=1.5, label=label, marker=marker)
 
     for axes, own, b in zip(above, below, chosen, strict=True):
         draw(axes, "train_confidence", b, blue, "training: true class")
         draw(axes, "train_top_confidence", b, "#000000", "training: predicted class", "--")
         axes.set_title(f"bin {b + 1} of {num_bins}, of validation", fontsize=10)
-        for key, colour in (("train_own_edges", blue), ("val_edges", orange)):
+        for key, color in (("train_own_edges", blue), ("val_edges", orange)):
             inner = _per_bin(rows, f"method/{key}", num_bins - 1)
             ends = np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (0, 1)))
-            own.fill_between(epochs, ends[:, b], ends[:, b + 1], color=colour, alpha=0.15, lw=0)
+            own.fill_between(epochs, ends[:, b], ends[:, b + 1], color=color, alpha=0.15, lw=0)
         draw(own, "train_own_confidence", b, blue, "training: true class")
         draw(own, "val_confidence", b, orange, "validation: predicted class")
         own.set_title(f"bin {b + 1} of {num_bins}, each set its own", fontsize=10)
@@ -308,7 +306,7 @@ def _bin_names(edges: Sequence[float] | None, num_bins: int) -> list[str]:
 
 
 def _probability(p: float) -> str:
-    """With as many digits as tell p from 1 and from its neighbours: most bins crowd there."""
+    """With as many digits as tell p from 1 and from its neighbors: most bins crowd there."""
     if p in (0, 1):
         return f"{p:g}"
     digits = min(max(2, 1 - math.floor(math.log10(1 - p))), 7)

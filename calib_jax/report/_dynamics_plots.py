@@ -1,4 +1,4 @@
-"""Pictures of training examples: how each of them was learnt."""
+"""Pictures of training examples: how each of them was learned."""
 
 from collections.abc import Mapping
 

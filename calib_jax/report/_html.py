@@ -89,7 +89,7 @@ def write_html(
       path: of the file.
       title: of the page.
       headline: one or two sentences: what was compared, on what.
-      summary: from `summarise`.
+      summary: from `summarize`.
       sections: between the main tables and the details; folded ones come after the details' tables.
     """
     splits = list(summary["splits"])

@@ -26,9 +26,9 @@ def plot_focal_losses() -> Figure:
     figure = Figure(figsize=(9.6, 4.0), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     for axes, curves in ((left, [*inverse, plain, *focal]), (right, [plain, *calfocal])):
-        for label, weight, colour in curves:
+        for label, weight, color in curves:
             style = "--" if label == plain[0] else "-"
-            axes.plot(p, -weight * np.log(p), style, color=colour, lw=1.6, label=label)
+            axes.plot(p, -weight * np.log(p), style, color=color, lw=1.6, label=label)
         axes.set(xlabel="probability of the label", xlim=(0, 1), ylim=(0, 3))
         axes.grid(alpha=0.25)
     right.axvline(_ACCURACY, color="0.5", ls=":", lw=1, label=f"accuracy of the bin: {_ACCURACY}")

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from calib_jax import metrics
 
-# Okabe and Ito's colours, which the colour-blind tell apart too, without the yellow.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+# Okabe and Ito's colors, which the color-blind tell apart too, without the yellow.
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _BAR, _GAP, _CURVE = "#92b5d8", "#d65f5f", "#222222"
 
 
@@ -87,7 +87,7 @@ def plot_risk_coverage(panels: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> 
 
 
 def plot_roc(methods: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> Figure:
-    """ROC curves of telling two sets apart, a colour per method.
+    """ROC curves of telling two sets apart, a color per method.
 
     Args:
       methods: for each its scores `[n]` and positives `[n]` before temperature scaling (solid) and,
@@ -104,7 +104,7 @@ def plot_roc(methods: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> 
         label = f"{name}  AUROC {', +T '.join(areas)}"
         for pair, style in zip(pairs, ("-", (0, (4, 2))), strict=False):
             false, true = map(np.asarray, metrics.roc_curve(*pair))
-            axes.plot(false, true, ls=style, lw=1.5, color=COLOURS[i % len(COLOURS)], label=label)
+            axes.plot(false, true, ls=style, lw=1.5, color=COLORS[i % len(COLORS)], label=label)
             label = "_"  # one entry per method
     axes.set(xlabel="false positive rate", ylabel="true positive rate", xlim=(0, 1), ylim=(0, 1))
     axes.set_aspect("equal")

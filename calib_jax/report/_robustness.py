@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from calib_jax.report._comparison import NOTHING, Cell, Column, Table, by_method, compare, in_unit
-from calib_jax.report._plots import COLOURS
+from calib_jax.report._plots import COLORS
 
 ROBUSTNESS_MEANS = (
     "cAccuracy and cECE: mean over all corruption types and severities, of ECE with 15 bins of equal "
@@ -69,10 +69,10 @@ def plot_severity(summary: Mapping[str, Any]) -> Figure | None:
             x = [int(severity) for severity in by_severity]
             mean = np.array([100 * v[key]["mean"] for v in by_severity.values()])
             std = np.array([100 * (v[key]["std"] or 0) for v in by_severity.values()])
-            colour = COLOURS[i % len(COLOURS)]
-            style = ("-", "--", "-.", ":")[i // len(COLOURS) % 4]
-            axes.plot(x, mean, style, marker="o", ms=3.5, lw=1.5, color=colour, label=name)
-            axes.fill_between(x, mean - std, mean + std, color=colour, alpha=0.15, lw=0)
+            color = COLORS[i % len(COLORS)]
+            style = ("-", "--", "-.", ":")[i // len(COLORS) % 4]
+            axes.plot(x, mean, style, marker="o", ms=3.5, lw=1.5, color=color, label=name)
+            axes.fill_between(x, mean - std, mean + std, color=color, alpha=0.15, lw=0)
         axes.set(xlabel="severity of the corruption, 0: none", title=title)
         if key == "ece":
             axes.set_ylim(bottom=0)
@@ -104,8 +104,8 @@ def plot_operations(summary: Mapping[str, Any]) -> Figure | None:
         for i, (name, by_magnitude) in enumerate(operations.items()):
             x = [int(magnitude) for magnitude in by_magnitude]
             mean = [100 * found["accuracy"]["mean"] for found in by_magnitude.values()]
-            colour, style = COLOURS[i % len(COLOURS)], ("-", "--")[i // len(COLOURS) % 2]
-            axes.plot(x, mean, style, marker="o", ms=3, lw=1.5, color=colour, label=name)
+            color, style = COLORS[i % len(COLORS)], ("-", "--")[i // len(COLORS) % 2]
+            axes.plot(x, mean, style, marker="o", ms=3, lw=1.5, color=color, label=name)
         axes.set(title=method, xlabel="magnitude")
         axes.grid(alpha=0.25)
     figure.supylabel("accuracy, %", fontsize=10)
@@ -115,7 +115,7 @@ def plot_operations(summary: Mapping[str, Any]) -> Figure | None:
 
 
 def plot_labels(rows: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> Figure:
-    """Label confidence of each bucket over the epochs, as AutoLabel has learnt it.
+    """Label confidence of each bucket over the epochs, as AutoLabel has learned it.
 
     Args:
       rows: of one run's metrics.jsonl, with `method/label_confidence` `[buckets]` or

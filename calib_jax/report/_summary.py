@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 
-def summarise(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def summarize(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Mean, standard deviation and number of runs of everything that was measured.
 
     Args:

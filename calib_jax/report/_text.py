@@ -58,7 +58,7 @@ def summary_markdown(
     the splits side by side, detection of every other set, and a table for every calibrator.
 
     Args:
-      summary: from `summarise`.
+      summary: from `summarize`.
       data: the data set's name.
       model: the network's name.
       texts: the sets are texts, whose classes are seldom of one size: F1 of a single set too.
@@ -107,7 +107,7 @@ def comparison_text(summary: Mapping[str, Any], *, texts: bool = False) -> str:
     """What a command prints at its end: aligned, no line longer than 100 characters.
 
     Args:
-      summary: from `summarise`.
+      summary: from `summarize`.
       texts: the sets are texts: macro F1, as papers on language print, in the place of NLL.
     """
     scaling = temperature_scaling(summary)

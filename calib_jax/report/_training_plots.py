@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from calib_jax.report._plots import COLOURS
+from calib_jax.report._plots import COLORS
 
 Rows = Sequence[Mapping[str, Any]]  # of one run's metrics.jsonl
 
@@ -28,7 +28,7 @@ def plot_curves(runs: Mapping[str, Sequence[Rows]]) -> Figure:
     """Training loss, and error and ECE of validation (and of test, if logged), over the epochs.
 
     A line per method: the mean over its seeds, in a band of a standard deviation to either side. Loss
-    is the one the method minimises: levels of different methods do not compare.
+    is the one the method minimizes: levels of different methods do not compare.
 
     Args:
       runs: for each method the rows of its runs, one run per seed. A key that no run has leaves its
@@ -50,8 +50,8 @@ def plot_curves(runs: Mapping[str, Sequence[Rows]]) -> Figure:
             epochs, mean, std = mean_and_std(seeds, partial(_entry, key=key, shown=shown))
             if not epochs:
                 continue
-            colour, style = COLOURS[i % len(COLOURS)], STYLES[i // len(COLOURS) % 4]
-            draw_band(axes, epochs, mean, std, color=colour, ls=style, label=method)
+            color, style = COLORS[i % len(COLORS)], STYLES[i // len(COLORS) % 4]
+            draw_band(axes, epochs, mean, std, color=color, ls=style, label=method)
             lowest = min(lowest, mean.min())
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("epoch")

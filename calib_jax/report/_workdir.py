@@ -40,7 +40,7 @@ from calib_jax.report._runs import (
     settings_text,
     variants,
 )
-from calib_jax.report._summary import summarise
+from calib_jax.report._summary import summarize
 from calib_jax.report._tables import markdown_table
 from calib_jax.report._text import (
     BY_SET_MEANS,
@@ -72,7 +72,7 @@ def write_report(workdir: str | pathlib.Path) -> str:
     """
     workdir = pathlib.Path(workdir)
     config, records = read_runs(workdir)
-    summary = summarise([record for record, _ in records])
+    summary = summarize([record for record, _ in records])
     rows: dict[str, list[list[dict[str, Any]]]] = {}
     first_runs: dict[str, tuple[dict[str, Any], pathlib.Path]] = {}
     for record, folder in records:
@@ -191,7 +191,7 @@ def _robust(summary: Mapping[str, Any], plots: dict[str, bytes]) -> list[Section
 def _labels(
     rows: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], runs: Runs, plots: dict[str, bytes]
 ) -> list[Section]:
-    """The label confidences that AutoLabel has learnt, the first seed's; they join `plots`."""
+    """The label confidences that AutoLabel has learned, the first seed's; they join `plots`."""
     sections = []
     for method, seeds in rows.items():
         if not any("method/label_confidence" in row for row in seeds[0]):
@@ -223,7 +223,7 @@ def _labels(
 
 
 def _dynamics(workdir: pathlib.Path, runs: Runs, plots: dict[str, bytes]) -> list[Section]:
-    """What a recording phase learnt of the training examples, the first seed's."""
+    """What a recording phase learned of the training examples, the first seed's."""
     paths = sorted(workdir.glob("phases/records/seed_*/handed_over.npz"))
     if not paths:
         return []

@@ -13,7 +13,7 @@ from calib_jax.report._comparison import NOTHING, Cell, Column, by_method, langu
 from calib_jax.report._html import png
 from calib_jax.report._robustness import ROBUSTNESS_MEANS, robustness_table
 from calib_jax.report._runs import named, read_json, read_logits, read_runs
-from calib_jax.report._summary import summarise, temperature_scaling
+from calib_jax.report._summary import summarize, temperature_scaling
 from calib_jax.report._text import BY_SET_MEANS, markdown
 
 _SCALED = "temperature"  # whichever way a workdir fits it
@@ -60,7 +60,7 @@ def compare_workdirs(
             x = _setting(config, by, path) if by else name
             title = _robustness_title(config, name)
             robust.setdefault(title, []).extend(record | {"x": x} for record in measured)
-    summary = summarise(records)
+    summary = summarize(records)
     parts = []
     for split, methods in summary["splits"].items():
         shown = [str(sizes[m, split]) if (m, split) in sizes else NOTHING.mean for m in methods]
@@ -94,7 +94,7 @@ def _robustness(
     title: str, records: Sequence[dict[str, Any]], label: str
 ) -> tuple[list[str], Figure | None]:
     """Return the table of comparable rows under corruption and attack, and their plot against `x`."""
-    summary = summarise([record | {"splits": {}} for record in records])
+    summary = summarize([record | {"splits": {}} for record in records])
     x = {record["method"]: record["x"] for record in records}
     text = []
     if table := robustness_table(summary):
@@ -110,7 +110,7 @@ def _trained(workdir: pathlib.Path, name: str, sizes: Sizes) -> tuple[list[dict[
     """The results of a workdir under names that tell them from others', and where they are from."""
     config, runs = read_runs(workdir)
     titles, model = _set_titles(config, name), named(config, "model")
-    scaling = temperature_scaling(summarise([record for record, _ in runs]))
+    scaling = temperature_scaling(summarize([record for record, _ in runs]))
     shown = {"uncalibrated": "uncalibrated", scaling: _SCALED}
     records = []
     for record, folder in runs:

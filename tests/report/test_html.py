@@ -215,7 +215,7 @@ def test_everything_is_escaped(tmp_path: pathlib.Path) -> None:
         tmp_path / "report.html",
         title=evil,
         headline=evil,
-        summary=report.summarise([record]),
+        summary=report.summarize([record]),
         sections=[
             report.Section(evil, text=evil, pictures=[picture], code=evil),
             report.Section(evil, code=evil, folded=True),

@@ -24,7 +24,7 @@ def _record(method: str, seed: int, accuracy: float, attacked: float):
     }  # fmt: skip
 
 
-SUMMARY = report.summarise(
+SUMMARY = report.summarize(
     [_record("cross_entropy", s, 0.9 + s / 100, 0.0) for s in range(2)]
     + [_record("adversarial", s, 0.8 + s / 100, 0.5) for s in range(2)]
 )
@@ -49,7 +49,7 @@ def test_the_title_names_the_strengths_of_made_corruptions_or_the_files() -> Non
         records = [_record(f"method {i}", 0, 0.9, 0.0) for i, _ in enumerate(sources)]
         for record, source in zip(records, sources, strict=True):
             record["robustness"]["corruptions"]["source"] = source
-        summary = report.summarise(records)
+        summary = report.summarize(records)
         return report.robustness_table(summary).title
 
     made, files = (
