@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from calib_jax.report._plots import COLORS
+from calib_jax.report._style import COLORS
 
 Lines = Sequence[dict[str, Any]]
 

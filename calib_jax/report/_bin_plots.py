@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,8 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from calib_jax.report._plots import COLORS
-from calib_jax.report._training_plots import STYLES, Rows, draw_band, mean_and_std
+from calib_jax.report._read import Row, Rows
+from calib_jax.report._style import color_and_style
+from calib_jax.report._training_plots import draw_band, mean_and_std
 
 _WARM, _COOL = "#c8553d", "#2f6db5"  # over-confident and focal; under-confident and inverse focal
 _UNBOUNDED = (100, 1e4, 1e8, 1e16, 1e30)  # further ticks of γ, for a run without gamma_max
@@ -175,7 +175,7 @@ def plot_bins(runs: Mapping[str, Sequence[Rows]]) -> Figure:
         for i, (method, seeds) in enumerate(kept.items()):
             if not any(seeds):
                 continue
-            color, style = COLORS[i % len(COLORS)], STYLES[i // len(COLORS) % 4]
+            color, style = color_and_style(i)
             epochs, mean, std = mean_and_std(seeds, partial(_entry, key=gap, b=b, scale=100))
             draw_band(gaps, epochs, mean, std, color=color, ls=style, label=method)
             stars = {"marker": "*", "markevery": max(1, len(epochs) // 12), "ms": 6, "lw": 0.8}
@@ -252,7 +252,7 @@ def plot_training_bins(rows: Rows) -> Figure:
     return figure
 
 
-def _entry(row: Mapping[str, Any], key: str, b: int, scale: float = 1.0) -> float:
+def _entry(row: Row, key: str, b: int, scale: float = 1.0) -> float:
     """What a row has of a bin; not a number for a confidence of 0, which is that of no example."""
     value = row[key][b]
     return np.nan if value == 0 and key.endswith("confidence") else scale * value

@@ -82,8 +82,12 @@ def test_operations_have_a_line_each_in_a_panel_per_method() -> None:
 @pytest.mark.parametrize(("shape", "panels"), [((4,), 1), ((7, 3), 7)])
 def test_label_tables_begin_at_one(shape, panels) -> None:
     tables = np.random.default_rng(0).uniform(0.5, 1, (3, *shape))
-    rows = [{"epoch": e + 1, "method/label_confidence": t.tolist()} for e, t in enumerate(tables)]
-    figure = report.plot_labels([{"epoch": 0.5}, *rows], [f"op {i}" for i in range(panels)])
+    names = {"method/bucket_names": [f"op {i}" for i in range(panels)]}
+    rows = [
+        {"epoch": e + 1, "method/label_confidence": t.tolist(), **names}
+        for e, t in enumerate(tables)
+    ]
+    figure = report.plot_labels([{"epoch": 0.5}, *rows])
     shown = [axes for axes in figure.axes if axes.get_visible()]
     assert len(shown) == panels
     last = tables.reshape(3, panels, -1)[:, -1]
