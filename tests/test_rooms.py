@@ -52,7 +52,7 @@ LIBRARIES = {
     "experiment": {
         *(f"calib_jax.{room}" for room in ALLOWED),
         *(f"calib_jax.{room}" for room in ("data", "evaluation", "models", "report", "train")),
-        *("ml_collections", "optax"),
+        *("absl", "ml_collections", "optax"),
     },
 }
 # A command imports the rooms that do its work; main.py says how a training ended, too.

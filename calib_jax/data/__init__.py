@@ -1,6 +1,6 @@
 """Data sets: readers of the publishers' own files, tokenisation, streams."""
 
-from calib_jax.data._batches import Plan as Plan
+from calib_jax.data._batches import BatchPlan as BatchPlan
 from calib_jax.data._batches import epoch_counts as epoch_counts
 from calib_jax.data._batches import in_order as in_order
 from calib_jax.data._batches import make_buckets as make_buckets

@@ -13,7 +13,7 @@ _POOL = (
 BATCH_SPLITS = ("halves", "each")
 
 
-class Plan(NamedTuple):
+class BatchPlan(NamedTuple):
     """The batches of one pass over a set.
 
     Attributes:
@@ -84,7 +84,7 @@ def shuffled(
     lengths: np.ndarray | None = None,
     buckets: Sequence[int] = (),
     count: int = 0,
-) -> Plan:
+) -> BatchPlan:
     """Every example of the largest group once, in an order that depends on seed and epoch only.
 
     A step has rows of each group, one group after the other; smaller groups begin again when they are
@@ -112,12 +112,12 @@ def shuffled(
             parts = [order[i : i + pool] for i in range(0, len(order), pool)]
             order = np.concatenate([p[np.argsort(lengths[p], kind="stable")] for p in parts])
         plans.append(_cut(order, size, counted))
-    plan = Plan(*(np.concatenate(parts, axis=1) for parts in zip(*plans, strict=True)))
+    plan = BatchPlan(*(np.concatenate(parts, axis=1) for parts in zip(*plans, strict=True)))
     if lengths is None:
         return plan
     plan = _with_lengths(plan, lengths, buckets)
     mixed = rng.permutation(len(plan.rows))
-    return Plan(*(part[mixed] for part in plan if part is not None))
+    return BatchPlan(*(part[mixed] for part in plan if part is not None))
 
 
 def in_order(
@@ -126,12 +126,12 @@ def in_order(
     *,
     lengths: np.ndarray | None = None,
     buckets: Sequence[int] = (),
-) -> Plan:
+) -> BatchPlan:
     """Every example once, for evaluation: in the set's order, or by length where lengths are given."""
     order = np.arange(num_examples)
     if lengths is not None:
         order = np.argsort(lengths, kind="stable")
-    plan = Plan(*_cut(order, batch_size, num_examples))
+    plan = BatchPlan(*_cut(order, batch_size, num_examples))
     return plan if lengths is None else _with_lengths(plan, lengths, buckets)
 
 
@@ -161,6 +161,6 @@ def _cut(order: np.ndarray, batch_size: int, count: int) -> tuple[np.ndarray, np
     return rows, weights.reshape(steps, batch_size)
 
 
-def _with_lengths(plan: Plan, lengths: np.ndarray, buckets: Sequence[int]) -> Plan:
+def _with_lengths(plan: BatchPlan, lengths: np.ndarray, buckets: Sequence[int]) -> BatchPlan:
     longest = np.max(lengths[plan.rows], axis=1)
     return plan._replace(lengths=np.asarray(buckets)[np.searchsorted(buckets, longest)])

@@ -40,7 +40,7 @@ def describe(config: Any) -> str:
                 ]
             at_once = len(seeds) if config.seeds_in_parallel else 1
             if at_once > 1:
-                train.Abreast([trainer] * at_once)  # refuses what cannot be
+                train.check_seeds([trainer] * at_once)
             state_bytes, kept = (at_once * size for size in trainer.memory())
             title = (phase.row or "all") + f", {phase.name}" * (phase.name != "train")
             if any(line.startswith(f"train      {title}:") for line in lines):

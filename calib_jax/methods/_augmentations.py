@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from calib_jax import augment, losses, targets
-from calib_jax.methods._base import Batch
+from calib_jax.methods._base import Apply, Batch
 
 _NO_MAGNITUDE = ("autocontrast", "equalize")  # operations that are the same at every magnitude
 
@@ -150,7 +150,7 @@ def adversarial(eps: float, steps: int, num_buckets: int, *, fixed: bool = False
     def draw_in(key: jax.Array, n: int, bucket: jax.Array) -> Drawn:
         return eps * distance_in(key, n, bucket, num_buckets)
 
-    def change(apply: Any, params: Any, batch: Batch, drawn: Drawn, key: jax.Array) -> jax.Array:
+    def change(apply: Apply, params: Any, batch: Batch, drawn: Drawn, key: jax.Array) -> jax.Array:
         return attack(apply, params, batch, drawn, key, steps)
 
     return Augmentation(
@@ -159,7 +159,7 @@ def adversarial(eps: float, steps: int, num_buckets: int, *, fixed: bool = False
 
 
 def attack(
-    apply: Any, params: Any, batch: Batch, eps: jax.Array, key: jax.Array, steps: int
+    apply: Apply, params: Any, batch: Batch, eps: jax.Array, key: jax.Array, steps: int
 ) -> jax.Array:
     """Images within `eps` that raise the cross entropy of the true labels."""
     frozen = jax.lax.stop_gradient(params)
