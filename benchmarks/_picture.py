@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from calib_jax.report._plots import COLOURS
+from calib_jax.report._style import COLORS
 
 Lines = Sequence[dict[str, Any]]
 
-_BLUE, _RED, _GREEN = COLOURS[:3]
+_BLUE, _RED, _GREEN = COLORS[:3]
 _PALE, _TARGET = "#9ecae1", "#333333"
 _MOST_RACES = 45
 _BAR, _TEXT = 0.72, 8
@@ -173,7 +173,7 @@ def _show_scale(axes: Axes, lines: Lines) -> None:
         axes.plot(
             *zip(*points, strict=True),
             "s:" if parameters == "fsdp" else "o-",
-            color=COLOURS[place],
+            color=COLORS[place],
             lw=4 / (1 + place),
             ms=9 / (1 + place),
             label=f"{method}, {parameters}",
@@ -190,7 +190,7 @@ def _show_growth(axes: Axes, lines: Lines) -> None:
     for i, x in enumerate(lines):
         sizes, seconds = (np.array(x["details"][key]) for key in ("sizes", "seconds"))
         label = f"{x['values']['piece']}: {x['values']['exponent']:.2f}"
-        axes.plot(sizes, 1e3 * seconds, "o-", color=COLOURS[i % len(COLOURS)], lw=1.4, ms=3.5,
+        axes.plot(sizes, 1e3 * seconds, "o-", color=COLORS[i % len(COLORS)], lw=1.4, ms=3.5,
                   label=label)  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -41,7 +41,7 @@ LIBRARIES = {
         *("calib_jax.data", "calib_jax.methods", "calib_jax.metrics"),
         *("flax", "optax", "orbax", "tensorboardX", "tqdm"),
     },
-    "report": {"calib_jax.augment", "calib_jax.metrics", "matplotlib"},  # names of operations
+    "report": {"calib_jax.metrics", "jinja2", "matplotlib"},
     # Predictions of any origin: nothing here knows how a network is trained.
     "evaluation": {"calib_jax.metrics", "calib_jax.posthoc"},
     "llm": {

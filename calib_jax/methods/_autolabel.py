@@ -17,6 +17,11 @@ from calib_jax.methods._supervised import batch_loss
 _BINS = 15
 
 
+@jax.tree_util.register_static
+class Text(str):
+    """A text among the arrays of a report: part of a pytree's structure, so that it passes jit."""
+
+
 class AutoLabelState(NamedTuple):
     """The label table, and what moved it last.
 
@@ -124,7 +129,7 @@ def autolabel(
         return step(state, evaluator.per_bucket(measure, buckets, validation_subset))
 
     @jax.jit
-    def report(state: AutoLabelState, *validation: jax.Array) -> dict[str, jax.Array]:
+    def report(state: AutoLabelState, *validation: jax.Array) -> dict[str, Any]:
         shown = {
             "label_confidence": state.confidence,
             "bucket_ece": state.ece,
@@ -132,7 +137,11 @@ def autolabel(
             "bucket_confidence": state.mean_confidence,
         }
         table = {key: value.reshape(augmentation.shape) for key, value in shown.items()}
-        return table | inner.report(state.objective, *validation)
+        texts = {
+            "bucket_names": [Text(name) for name in augmentation.names],
+            "bucket_meaning": Text(augmentation.meaning),
+        }
+        return table | texts | inner.report(state.objective, *validation)
 
     return Method(init, loss, after_epoch=after_epoch, report=report)
 

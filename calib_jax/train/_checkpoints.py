@@ -12,18 +12,15 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as policies
 
+from calib_jax.metrics import METRICS
 from calib_jax.train._distributed import any_process, barrier, is_primary, to_host
 from calib_jax.train._state import TrainState
 
-# Metrics of the validation set by which a checkpoint can be chosen, and whether more is better.
+# Metrics of the validation set by which a checkpoint can be chosen, and whether higher is better.
 SELECTION = {
-    "val/nll": False,
-    "val/refinement": False,
-    "val/ece": False,
-    "val/ece_mass": False,
-    "val/accuracy": True,
-    "val/f1": True,
-}
+    f"val/{key}": bool(METRICS[key].higher_is_better)
+    for key in ("nll", "refinement", "ece", "ece_mass", "accuracy")
+} | {"val/f1": bool(METRICS["f1_macro"].higher_is_better)}
 
 
 def cost(metric: str, value: float) -> float:

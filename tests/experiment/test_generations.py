@@ -199,7 +199,7 @@ def test_any_single_training_teaches(quick: None, tmp_path: pathlib.Path) -> Non
     assert "generations" not in _read(tmp_path / "sim_mixup" / "seed_0")
 
     shown = experiment.describe(config)
-    assert "train      sim_mixup: 2 steps of 48" in shown
+    assert "train      sim_mixup: 3 steps of 24" in shown
     assert "train      ours, generation_2: 3 steps of 24" in shown
 
 

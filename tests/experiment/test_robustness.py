@@ -92,7 +92,12 @@ def test_a_run_leaves_means_tables_and_pictures(
     assert "cAccuracy %" in summary
     plots = {p.name for p in (tmp_path / "plots").iterdir()}
     assert {"severity.png", "operations.png", "labels_augmix_autolabel.png"} <= plots
-    assert "Label confidences of augmix_autolabel" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "Label confidences of augmix_autolabel" in page
+    assert "A panel is a depth of the chain" in page
+    log = tmp_path / "augmix_autolabel" / "seed_0" / "metrics.jsonl"
+    names = json.loads(log.read_text().splitlines()[-1])["method/bucket_names"]
+    assert names == ["depth 1", "depth 2", "depth 3"]
 
 
 def test_an_attack_is_pgd_and_one_failure_is_enough() -> None:

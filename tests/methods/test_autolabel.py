@@ -213,6 +213,22 @@ def test_buckets_of_operations_without_magnitude_are_evaluated_once() -> None:
     assert len(np.unique(np.asarray(after.ece))) >= 3
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "names"),
+    [
+        ("randaug_autolabel", {"ops": "rotate, solarize"}, ["rotate", "solarize"]),
+        ("augmix_autolabel", {}, ["depth 1", "depth 2", "depth 3"]),
+        ("mixup_autolabel", {}, []),
+    ],
+)
+def test_bucket_names_are_reported(name: str, options: dict, names: list[str]) -> None:
+    method = methods.create(name, **options)
+    shown = jax.tree.map(jnp.copy, method.report(method.init(INFO)))  # copied as for the log
+    assert np.asarray(shown["bucket_names"]).tolist() == names
+    assert shown["bucket_meaning"].endswith(".")
+    assert len(names) in (0, len(shown["label_confidence"]))
+
+
 def test_augmix_draws_depths_of_one_to_three() -> None:
     depth, lam = AUGMENTATIONS["augmix"].draw(KEY, 6000)
     times = np.bincount(depth)
