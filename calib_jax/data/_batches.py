@@ -130,7 +130,7 @@ def shuffled(
         return plan
     plan = _with_lengths(plan, lengths, buckets)
     mixed = rng.permutation(len(plan.rows))
-    return BatchPlan(*(part[mixed] for part in plan if part is not None))
+    return BatchPlan(*(array[mixed] for array in plan if array is not None))
 
 
 def in_order(

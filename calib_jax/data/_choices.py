@@ -39,14 +39,14 @@ def swag(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.
     References:
       Zellers et al., 2018, arXiv:1808.05326.
     """
-    part = "train" if split == "train" else "val"
+    file_split = "train" if split == "train" else "val"
     source = locate(
         "swag",
         split,
         data_dir,
-        (f"swag/{part}.csv", f"SWAG/{part}.csv", f"swagaf/data/{part}.csv"),
+        (f"swag/{file_split}.csv", f"SWAG/{file_split}.csv", f"swagaf/data/{file_split}.csv"),
         "SWAG",
-        f"Get data/{part}.csv from github.com/rowanz/swagaf and put it in <data folder>/swag/.",
+        f"Get data/{file_split}.csv from github.com/rowanz/swagaf and put it in <data folder>/swag/.",
     )
     table = Table("swag", max_malformed)
     for row in table.read(source.path, header="gold-source"):
@@ -61,7 +61,7 @@ def swag(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.
             continue
         label = int(cells[11]) if cells[11] in ("0", "1", "2", "3") else cells[11]
         _add(table, row, cells[4], cells[5], cells[7:11], label)
-    return finish(table, split, source, _NAMES, ROWS["swag"][part])
+    return finish(table, split, source, _NAMES, ROWS["swag"][file_split])
 
 
 def hellaswag(
@@ -91,9 +91,9 @@ def hellaswag(
     """
     if source not in (None, "activitynet", "wikihow"):
         raise ValueError(f"hellaswag: source={source!r}: expected activitynet, wikihow or None")
-    part = "train" if split == "train" else "val"
-    file = f"hellaswag_{part}.jsonl"
-    found = locate(
+    file_split = "train" if split == "train" else "val"
+    file = f"hellaswag_{file_split}.jsonl"
+    located = locate(
         "hellaswag",
         split,
         data_dir,
@@ -103,7 +103,7 @@ def hellaswag(
     )
     table = Table("hellaswag", max_malformed)
     keys = ("ctx_a", "ctx_b", "endings", "label", "activity_label")
-    for row in table.read(found.path):
+    for row in table.read(located.path):
         fields = json_fields(table, row, keys)
         if not fields:
             continue
@@ -112,7 +112,7 @@ def hellaswag(
             table.leave_out(row, f"are not of {source}")
             continue
         _add(table, row, context, start, endings, label, whole_context=whole_context)
-    return finish(table, split, found, _NAMES, ROWS["hellaswag"][part])
+    return finish(table, split, located, _NAMES, ROWS["hellaswag"][file_split])
 
 
 def _add(

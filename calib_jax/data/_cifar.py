@@ -62,7 +62,7 @@ def _cifar(
     train_files = "data_batch_*.bin" if name == "cifar10" else "train.bin"
     test_file = "test_batch.bin" if name == "cifar10" else "test.bin"
     file = test_file if split == "test" else train_files
-    found = find(
+    path = find(
         name,
         data_dir,
         (f"{folder}/{file}", *_tfds.patterns(name)),
@@ -70,13 +70,11 @@ def _cifar(
         f"to <data folder>/{folder}/, or prepare tfds's {name} with file_format='array_record'.",
     )
     malformed = Malformed(name, max_malformed)
-    if found.name == _tfds.INFO:
-        images, labels, ids, names = _from_tfds(
-            found.parent, "test" if split == "test" else "train"
-        )
-        good = malformed.labels(found.parent, labels, len(names))
+    if path.name == _tfds.INFO:
+        images, labels, ids, names = _from_tfds(path.parent, "test" if split == "test" else "train")
+        good = malformed.labels(path.parent, labels, len(names))
     else:
-        images, labels, ids, names, good = _from_binary(name, found.parent, file, malformed)
+        images, labels, ids, names, good = _from_binary(name, path.parent, file, malformed)
     n = len(labels)
     everything = Dataset(
         name=name,

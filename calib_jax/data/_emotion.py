@@ -85,12 +85,12 @@ def goemotions(
     References:
       Demszky et al., 2020, arXiv:2005.00547.
     """
-    part = {"val": "dev"}.get(split, split)
+    file_split = {"val": "dev"}.get(split, split)
     path = find(
         "goemotions",
         data_dir,
-        (f"goemotions/{part}.tsv", f"goemotions/data/{part}.tsv"),
-        f"Get {part}.tsv and emotions.txt from goemotions/data of github.com/google-research/"
+        (f"goemotions/{file_split}.tsv", f"goemotions/data/{file_split}.tsv"),
+        f"Get {file_split}.tsv and emotions.txt from goemotions/data of github.com/google-research/"
         "google-research and put them in <data folder>/goemotions/.",
     )
     emotions = lines(path.with_name("emotions.txt"), "it names the labels")
@@ -106,11 +106,11 @@ def goemotions(
         if not text or any(label not in numbers for label in labels):
             table.malformed(row, f"label {cells[1][:20]!r}" if text else "empty text")
             continue
-        found = {c for label in labels if (c := numbers[label]) is not None}
-        if len(found) == 1:
-            table.add_once(row, found.pop(), text, _without_emojis(text))
+        classes_found = {c for label in labels if (c := numbers[label]) is not None}
+        if len(classes_found) == 1:
+            table.add_once(row, classes_found.pop(), text, _without_emojis(text))
         else:
-            table.leave_out(row, "have several classes" if found else "are neutral")
+            table.leave_out(row, "have several classes" if classes_found else "are neutral")
     return table.dataset(split, EKMAN, ROWS["goemotions"][split])
 
 
@@ -136,11 +136,11 @@ def empathetic_dialogues(
     References:
       Rashkin et al., 2019, arXiv:1811.00207.
     """
-    part = {"val": "valid"}.get(split, split)
+    file_split = {"val": "valid"}.get(split, split)
     path = find(
         "empathetic_dialogues",
         data_dir,
-        (f"empatheticdialogues/{part}.csv",),
+        (f"empatheticdialogues/{file_split}.csv",),
         "Get empatheticdialogues.tar.gz of github.com/facebookresearch/EmpatheticDialogues and unpack "
         "it to <data folder>/empatheticdialogues/.",
     )
@@ -225,16 +225,18 @@ def dailydialog(
     References:
       Li et al., 2017, arXiv:1710.03957.
     """
-    part = {"val": "validation"}.get(split, split)
+    file_split = {"val": "validation"}.get(split, split)
     path = find(
         "dailydialog",
         data_dir,
-        (f"ijcnlp_dailydialog/{part}.zip",),
+        (f"ijcnlp_dailydialog/{file_split}.zip",),
         "Get ijcnlp_dailydialog.zip from yanran.li/dailydialog and unzip it "
         "to <data folder>/ijcnlp_dailydialog/ (the archives in it stay as they are).",
     )
     table = Table("dailydialog", max_malformed)
-    texts, emotions = (f"{part}/dialogues_{kind}{part}.txt" for kind in ("", "emotion_"))
+    texts, emotions = (
+        f"{file_split}/dialogues_{kind}{file_split}.txt" for kind in ("", "emotion_")
+    )
     try:
         with zipfile.ZipFile(path) as archive:
             dialogues = io.BytesIO(archive.read(texts))
@@ -285,8 +287,8 @@ def ssec(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.
     References:
       Schuff et al., 2017, WASSA.
     """
-    part = "test" if split == "test" else "train"
-    file = f"{part}-combined-0.66.csv"
+    file_split = "test" if split == "test" else "train"
+    file = f"{file_split}-combined-0.66.csv"
     path = find(
         "ssec",
         data_dir,
@@ -306,14 +308,14 @@ def ssec(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.
         *marks, text = cells
         text = unquote(text).strip()
         wrong = [m for m, e in zip(marks, PLUTCHIK, strict=True) if m.lower() not in ("---", e)]
-        found = [label for label, mark in enumerate(marks) if mark != "---"]
+        marked = [label for label, mark in enumerate(marks) if mark != "---"]
         if wrong or not text:
             table.malformed(row, f"emotion {wrong[0][:20]!r}" if wrong else "empty text")
-        elif len(found) == 1:
-            table.add_once(row, found[0], text)
+        elif len(marked) == 1:
+            table.add_once(row, marked[0], text)
         else:
-            table.leave_out(row, "have several emotions" if found else "have no emotion")
-    dataset = table.dataset(split, PLUTCHIK, ROWS["ssec"][part])
+            table.leave_out(row, "have several emotions" if marked else "have no emotion")
+    dataset = table.dataset(split, PLUTCHIK, ROWS["ssec"][file_split])
     if split == "test":
         return dataset
     train, val = stratified(dataset.labels, (round(_FINE_TUNING * len(dataset)),))
@@ -370,8 +372,8 @@ def emotion_stimulus(
 
 def _tagged(line: str) -> tuple[str, str]:
     r"""Return emotion and sentence of a line like `<sad>It was sad <cause>to go<\cause> . <\sad>`."""
-    found = _TAGGED.fullmatch(line.strip())
-    return (found[1], _CAUSE.sub(" ", found[2])) if found else ("", "")
+    match = _TAGGED.fullmatch(line.strip())
+    return (match[1], _CAUSE.sub(" ", match[2])) if match else ("", "")
 
 
 def _comma_separated(line: str) -> tuple[str, str]:

@@ -22,15 +22,15 @@ def find(
         newest version of a tfds set).
       how: Sentence on where to get the set and where to put it.
     """
-    places = []
+    searched = []
     for pattern in patterns:
         if data_dir is None and not os.path.isabs(pattern):
             continue
         root = str(data_dir or "")
-        places.append(os.path.join(root, pattern))
-        if found := glob.glob(os.path.join(glob.escape(root), pattern)):
-            return pathlib.Path(max(found))
-    where = f" Looked for {', '.join(places)}." if places else ""
+        searched.append(os.path.join(root, pattern))
+        if paths := glob.glob(os.path.join(glob.escape(root), pattern)):
+            return pathlib.Path(max(paths))
+    where = f" Looked for {', '.join(searched)}." if searched else ""
     if data_dir is None:
         where += " No data folder was named: pass data_dir (config.data.dir) or set CALIB_JAX_DATA."
     elif not data_dir.is_dir():
@@ -112,8 +112,8 @@ def split_positions(
     return order[:num_val] if split == "val" else order[num_val:]
 
 
-def official(what: str, found: int, expected: int) -> tuple[str, ...]:
+def official(what: str, count: int, expected: int) -> tuple[str, ...]:
     """Return a note if a set is incomplete: samples are accepted, but reported."""
-    if found == expected:
+    if count == expected:
         return ()
-    return (f"not the complete set: {found} of {expected} {what}",)
+    return (f"not the complete set: {count} of {expected} {what}",)

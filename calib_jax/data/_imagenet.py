@@ -57,8 +57,8 @@ def imagenet(
       Russakovsky et al., 2015, arXiv:1409.0575.
     """
     official_train = split == "train" or (split == "val" and not halve_validation)
-    part = "train" if official_train else "validation"
-    records = prepared(find_imagenet(data_dir), part, cache_dir)
+    tfds_split = "train" if official_train else "validation"
+    records = prepared(find_imagenet(data_dir), tfds_split, cache_dir)
     n = len(records.labels)
     whole = Dataset(
         name="imagenet",
@@ -67,7 +67,7 @@ def imagenet(
         labels=records.labels,
         ids=np.arange(n, dtype=np.int32),
         label_names=records.label_names,
-        notes=official("images", n, ROWS["imagenet"][part]),
+        notes=official("images", n, ROWS["imagenet"][tfds_split]),
         mean=MEAN,
         std=STD,
         read=partial(read, records.source),
@@ -107,18 +107,18 @@ class Records(NamedTuple):
     files: np.ndarray
 
 
-def prepared(info: pathlib.Path, part: str, cache_dir: str | os.PathLike[str]) -> Records:
+def prepared(info: pathlib.Path, tfds_split: str, cache_dir: str | os.PathLike[str]) -> Records:
     """Open one split of the prepared folder that contains `info`."""
-    source, names = _tfds.open_split(info.parent, part)
+    source, names = _tfds.open_split(info.parent, tfds_split)
     # The fingerprint of a prepared set: versions, shard lengths and checksums are in this file.
-    key = hashlib.sha256(info.read_bytes() + part.encode()).hexdigest()
+    key = hashlib.sha256(info.read_bytes() + tfds_split.encode()).hexdigest()
     index = cached(
-        pathlib.Path(cache_dir), f"imagenet_index_{key[:24]}", partial(_index, source, part)
+        pathlib.Path(cache_dir), f"imagenet_index_{key[:24]}", partial(_index, source, tfds_split)
     )
     return Records(source, names, index["labels"], index["files"])
 
 
-def _index(source: Any, part: str) -> dict[str, np.ndarray]:
+def _index(source: Any, tfds_split: str) -> dict[str, np.ndarray]:
     """Read through a split for its labels and, but for the training split, the names of its files."""
     labels = np.empty(len(source), np.int32)
     files: list[str] = []
@@ -126,7 +126,7 @@ def _index(source: Any, part: str) -> dict[str, np.ndarray]:
         rows = range(start, min(start + _CHUNK, len(source)))
         records = source.__getitems__(rows)
         labels[rows.start : rows.stop] = [record["label"] for record in records]
-        if part != "train":
+        if tfds_split != "train":
             files += [os.fsdecode(record["file_name"]) for record in records]
     return {"labels": labels, "files": np.array(files, str)}
 

@@ -43,7 +43,7 @@ def newsgroups(
       Lang, 1995, ICML.
     """
     home = os.path.expanduser("~/scikit_learn_data")
-    found = find(
+    path = find(
         "newsgroups",
         data_dir,
         (
@@ -57,28 +57,28 @@ def newsgroups(
         ),
         _HOW,
     )
-    if found.name == _PICKLE:
+    if path.name == _PICKLE:
         raise ValueError(
-            f"newsgroups: {found} is a pickle, which can run any program when it is opened, "
+            f"newsgroups: {path} is a pickle, which can run any program when it is opened, "
             f"so it is not. {_HOW}"
         )
     malformed = Malformed("newsgroups", max_malformed)
     texts: list[str | None] = []
     groups: list[str] = []
     count = {}
-    for part in ("train", "test"):
-        folder = found.parent / f"20news-bydate-{part}"
+    for folder_split in ("train", "test"):
+        folder = path.parent / f"20news-bydate-{folder_split}"
         posts = sorted(folder.glob("*/*"))
         if not posts:
             raise ValueError(f"newsgroups: there are no posts in {folder}. {_HOW}")
-        texts += [_body(path, malformed) for path in posts]
-        groups += [path.parent.name for path in posts]
-        count[part] = len(posts)
+        texts += [_body(post, malformed) for post in posts]
+        groups += [post.parent.name for post in posts]
+        count[folder_split] = len(posts)
 
     n = len(texts)
     if by_date:
-        n_part = count["test" if split == "test" else "train"]
-        positions = split_positions("newsgroups", split, n_part, num_val)
+        n_split = count["test" if split == "test" else "train"]
+        positions = split_positions("newsgroups", split, n_split, num_val)
         positions = positions + (count["train"] if split == "test" else 0)
     else:
         order = np.random.default_rng(0).permutation(n)
@@ -94,8 +94,8 @@ def newsgroups(
     notes = malformed.notes(n)
     if empty:
         notes += (f"{empty} of {len(positions)} posts are empty without their header; kept",)
-    for part, expected in ROWS["newsgroups"].items():
-        notes += official(f"{part} posts", count[part], expected)
+    for folder_split, expected in ROWS["newsgroups"].items():
+        notes += official(f"{folder_split} posts", count[folder_split], expected)
     return Dataset(
         name="newsgroups",
         split=split,

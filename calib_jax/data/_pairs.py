@@ -51,17 +51,17 @@ def snli(
     References:
       Bowman et al., 2015, arXiv:1508.05326.
     """
-    part = _part(split, official_test)
+    file_split = _file_split(split, official_test)
     source = locate(
         "snli",
         split,
         data_dir,
-        (f"snli_1.0/snli_1.0_{part}.jsonl", f"SNLI/{part}.tsv"),
+        (f"snli_1.0/snli_1.0_{file_split}.jsonl", f"SNLI/{file_split}.tsv"),
         "SNLI",
         "Get snli_1.0.zip from nlp.stanford.edu/projects/snli and unzip it to <data folder>/snli_1.0/.",
         whole=official_test,
     )
-    expected = ROWS["snli"][part]
+    expected = ROWS["snli"][file_split]
     return _inference("snli", split, source, _Columns(7, 8, -1), expected, max_malformed)
 
 
@@ -79,17 +79,17 @@ def mnli(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.
     References:
       Williams, Nangia and Bowman, 2018, arXiv:1704.05426.
     """
-    part = "train" if split == "train" else "dev_matched"
+    file_split = "train" if split == "train" else "dev_matched"
     source = locate(
         "mnli",
         split,
         data_dir,
-        (f"multinli_1.0/multinli_1.0_{part}.jsonl", f"MNLI/{part}.tsv"),
+        (f"multinli_1.0/multinli_1.0_{file_split}.jsonl", f"MNLI/{file_split}.tsv"),
         "MNLI",
         "Get multinli_1.0.zip from cims.nyu.edu/~sbowman/multinli and unzip it "
         "to <data folder>/multinli_1.0/.",
     )
-    expected = ROWS["mnli"][part]
+    expected = ROWS["mnli"][file_split]
     return _inference("mnli", split, source, _Columns(8, 9, -1), expected, max_malformed)
 
 
@@ -115,12 +115,12 @@ def qqp(
     References:
       Wang et al., 2018 (GLUE), arXiv:1804.07461.
     """
-    part = _part(split, official_test)
+    file_split = _file_split(split, official_test)
     source = locate(
         "qqp",
         split,
         data_dir,
-        (f"QQP/{part}.tsv",),
+        (f"QQP/{file_split}.tsv",),
         "QQP",
         "Get QQP-clean.zip of gluebenchmark.com/tasks and unzip it to <data folder>/QQP/.",
         whole=official_test,
@@ -128,7 +128,7 @@ def qqp(
     table = Table("qqp", max_malformed)
     for row in table.read(source.path, header="question1\t"):
         cells = row.text.split("\t")
-        if part == "test" and len(cells) == 3:
+        if file_split == "test" and len(cells) == 3:
             raise ValueError(f"{source.path} has no labels: load qqp without official_test")
         if len(cells) != 6:
             table.malformed(row, f"{len(cells)} of 6 columns")
@@ -136,7 +136,7 @@ def qqp(
         # Written as csv by Quora and again by those who split it, so text may be quoted twice.
         first, second = (unquote(unquote(cell)) for cell in cells[3:5])
         _add(table, row, first, second, cells[5], _PARAPHRASE)
-    return finish(table, split, source, _PARAPHRASE_NAMES, ROWS["qqp"][part])
+    return finish(table, split, source, _PARAPHRASE_NAMES, ROWS["qqp"][file_split])
 
 
 def twitter_ppdb(
@@ -158,8 +158,8 @@ def twitter_ppdb(
     References:
       Lan et al., 2017, arXiv:1708.00391.
     """
-    part = "train" if split == "train" else "test"
-    file = f"Twitter_URL_Corpus_{part}.txt"
+    file_split = "train" if split == "train" else "test"
+    file = f"Twitter_URL_Corpus_{file_split}.txt"
     source = locate(
         "twitter_ppdb",
         split,
@@ -208,8 +208,8 @@ def msrp(
     References:
       Dolan and Brockett, 2005, Third International Workshop on Paraphrasing.
     """
-    part = "test" if split == "test" else "train"
-    file = f"msr_paraphrase_{part}.txt"
+    file_split = "test" if split == "test" else "train"
+    file = f"msr_paraphrase_{file_split}.txt"
     path = find(
         "msrp",
         data_dir,
@@ -219,11 +219,11 @@ def msrp(
     )
     table = Table("msrp", max_malformed)
     _read_tsv(table, path, _Columns(3, 4, 0, 5), "Quality\t", _PARAPHRASE)
-    dataset = table.dataset(split, _PARAPHRASE_NAMES, ROWS["msrp"][part])
+    dataset = table.dataset(split, _PARAPHRASE_NAMES, ROWS["msrp"][file_split])
     return with_ids(dataset, split_positions("msrp", split, table.num_rows, num_val))
 
 
-def _part(split: str, official_test: bool) -> str:
+def _file_split(split: str, official_test: bool) -> str:
     """Return the name of the published file that contains a split."""
     if split == "test" and official_test:
         return "test"

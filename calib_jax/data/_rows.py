@@ -103,8 +103,8 @@ class Table:
 
     def leave_out(self, row: Row, why: str) -> None:
         """Count a row that the rules of the set leave out; `why` completes "3 of 10 rows …"."""
-        place = f"{row.path.parent.name}/{row.path.name}:{row.line}"
-        self._left_out.setdefault(why, []).append(place)
+        location = f"{row.path.parent.name}/{row.path.name}:{row.line}"
+        self._left_out.setdefault(why, []).append(location)
 
     def dataset(
         self,
@@ -123,10 +123,10 @@ class Table:
           kept: Official number of examples, if that of rows is unknown.
         """
         notes = self._malformed.notes(self.num_rows)
-        for why, places in self._left_out.items():
-            first = list(dict.fromkeys(places))  # a line may hold several rows
+        for why, locations in self._left_out.items():
+            first = list(dict.fromkeys(locations))  # a line may hold several rows
             shown = ", ".join(first[:_SHOWN]) + (", …" if len(first) > _SHOWN else "")
-            notes += (f"{len(places)} of {self.num_rows} rows {why}: {shown}; left out",)
+            notes += (f"{len(locations)} of {self.num_rows} rows {why}: {shown}; left out",)
         if self.num_rows < _SAMPLE * expected:
             notes += official("rows", self.num_rows, expected)
         if len(self._labels) < _SAMPLE * kept:

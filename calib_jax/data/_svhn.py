@@ -37,8 +37,8 @@ def svhn(
     """
     import scipy.io
 
-    part = "test" if split == "test" else "train"
-    file = f"{part}_32x32.mat"
+    file_split = "test" if split == "test" else "train"
+    file = f"{file_split}_32x32.mat"
     path = find(
         "svhn",
         data_dir,
@@ -64,7 +64,7 @@ def svhn(
         labels=labels,
         ids=np.arange(n, dtype=np.int32),
         label_names=tuple("0123456789"),
-        notes=malformed.notes(n) + official("images", n, ROWS["svhn"][part]),
+        notes=malformed.notes(n) + official("images", n, ROWS["svhn"][file_split]),
         mean=MEAN,
         std=STD,
     )

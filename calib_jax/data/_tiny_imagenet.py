@@ -83,9 +83,9 @@ def _train_files(
     labels: list[int] = []
     for label, wnid in enumerate(wnids):
         images = (folder / "train" / wnid / "images").glob("*.JPEG")
-        found = sorted(images, key=lambda path: (len(path.name), path.name))
-        paths += found
-        labels += [label] * len(found)
+        class_paths = sorted(images, key=lambda path: (len(path.name), path.name))
+        paths += class_paths
+        labels += [label] * len(class_paths)
     return paths, np.array(labels, np.int32)
 
 
