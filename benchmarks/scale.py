@@ -28,7 +28,7 @@ _TABLE = (
     "less. "
     f"Estimated ms are FLOPs / {_FLOPS_PER_SECOND / 1e12:g} TFLOP/s + bytes sent / "
     f"{_BYTES_PER_SECOND / 1e9:g} GB/s, without latency and with nothing at the same time: they compare "
-    "the lines of this table and foretell no machine."
+    "the lines of this table and predict no machine."
 )
 
 

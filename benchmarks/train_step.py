@@ -51,7 +51,7 @@ def cases(quick: bool) -> Iterator[Case]:
             tolerance=0.0,
         )
     yield Case(
-        f"a step of a process of its own, ResNet-20, B={batch}",
+        f"a step of a separate process, ResNet-20, B={batch}",
         Contestant("memory kept", functools.partial(_process, batch, keep=True)),
         [Contestant("given back to the system", functools.partial(_process, batch, keep=False))],
         tolerance=0.0,
