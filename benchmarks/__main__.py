@@ -1,4 +1,4 @@
-"""`python -m benchmarks [SUITE ...]`: which suites to run, and where their results go."""
+"""`python -m benchmarks [SUITE ...]`: run suites and write a report."""
 
 import argparse
 import importlib
@@ -11,21 +11,21 @@ import jax
 
 from benchmarks._report import Report
 
-# In the order of the report; `memory` looks at the programs that `overhead` has compiled.
+# In the order of the report; `memory` reuses the programs that `overhead` has compiled.
 SUITES = (
     *("overhead", "memory", "compile", "train_step", "loading", "scale", "growth"),
     *("losses", "adafocal", "metrics", "posthoc", "augment", "autolabel", "aum_mixup", "distill"),
     "models",
 )
 _DESCRIPTION = """\
-Times calib_jax next to other libraries and plain numpy and torch versions of the same thing.
+Compare the speed of calib_jax with other libraries and with plain numpy and torch versions.
 
 Each contestant gets the same arrays. Its result is compared with ours before it is timed: one that
 disagrees is reported and not timed, and the exit code is 1. Contestants take turns, so that other
-load on the machine hits all of them; only the ratios within one run mean anything. Other suites say
-what our own methods cost: in time, memory, compilation, and on simulated devices.
+load on the machine affects all of them; only ratios within one run are meaningful. Other suites measure
+the cost of our methods: time, memory, compilation, and communication on simulated devices.
 
-A go leaves one report: DATE.md with a picture DATE.png, and the same as DATE.jsonl.
+A run writes one report: DATE.md with a figure DATE.png, and the same data as DATE.jsonl.
 """
 _EPILOG = """\
 examples:
@@ -38,7 +38,7 @@ The other libraries are optional: pip install -e '.[bench]'
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the suites; 0 if every result agreed, 1 if one did not or a contestant broke."""
+    """Run the suites; return 0 if all results agree, 1 if one does not or a contestant fails."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=_DESCRIPTION,
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         type=Path,
         default=Path(__file__).parent / "results",
         metavar="DIR",
-        help="for the report (default: benchmarks/results)",
+        help="folder of the report (default: benchmarks/results)",
     )
     options = parser.parse_args(arguments)
 
@@ -78,17 +78,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class _Clock:
-    """Says what is being done and how long the rest may take."""
+    """Print the current suite and the estimated remaining time."""
 
     def __init__(self, seconds: dict[str, float], quick: bool) -> None:
         self.seconds = {name: s / 4 if quick else s for name, s in seconds.items()}
         self.start = time.monotonic()
-        self.done = 0.0  # seconds that were expected of what has been done
+        self.done = 0.0  # expected seconds of the finished suites
 
     def begin(self, name: str) -> None:
         names = list(self.seconds)
         gone = time.monotonic() - self.start
-        # This machine now, against the two quiet cores that the numbers are of.
+        # Speed of this machine relative to the two idle cores of the expected seconds.
         pace = gone / self.done if self.done else 1.0
         left = pace * (sum(self.seconds.values()) - self.done)
         print(

@@ -11,8 +11,8 @@ def predictions(n: int, num_classes: int, seed: int = 0) -> tuple[np.ndarray, np
     """
     rng = np.random.default_rng(seed)
     calibrated = rng.normal(size=(n, num_classes))
-    favourite = rng.integers(num_classes, size=n)
-    calibrated[np.arange(n), favourite] += rng.uniform(0, 5, size=n)
+    favorite = rng.integers(num_classes, size=n)
+    calibrated[np.arange(n), favorite] += rng.uniform(0, 5, size=n)
     calibrated = np.clip(calibrated, -4, 5)
     # The largest of z + Gumbel noise is distributed as softmax(z).
     labels = np.argmax(calibrated + rng.gumbel(size=calibrated.shape), axis=-1)

@@ -1,9 +1,9 @@
-"""Fair timing of several ways to compute the same thing.
+"""Fair timing of several implementations of the same computation.
 
-A case has one contestant of ours and its rivals. All results are compared before anything is timed.
-Then the contestants take turns, round after round, so that whatever else the machine does hits all
-of them, and in another order each round, so that none always comes first or after the same other; a
-ratio is between medians of the same rounds.
+A case has our implementation and those of others. All results are compared before anything is timed.
+Then the contestants take turns in rounds, so that other load on the machine affects all of them, and in a
+different order each round, so that none always comes first or after the same other; a ratio is between
+medians of the same rounds.
 """
 
 import dataclasses
@@ -20,29 +20,29 @@ import numpy as np
 NOT_INSTALLED = "not installed (pip install -e '.[bench]')"
 
 ROUNDS, QUICK_ROUNDS = 7, 3
-_CASE_SECONDS = 15.0  # after so long no round begins but for a quick go, or for equal turns
+_CASE_SECONDS = 15.0  # no further round after this time, except for a quick run or for equal turns
 _TURN_SECONDS = 0.05  # a turn repeats a fast call for about this long
 _MOST_PER_TURN = 40
 
 Call = Callable[[], Any]
-Variant = tuple[int, int | None]  # a contestant of a case, and how many threads torch gets
+Variant = tuple[int, int | None]  # index of a contestant, and number of torch threads
 
 
 @dataclasses.dataclass(frozen=True)
 class Contestant:
-    """One way to compute what a case asks for.
+    """One implementation of a case.
 
     Attributes:
-      name: as shown in the table.
-      prepare: imports what is needed, turns the inputs into native arrays and returns the call to
-        time. The call returns only when its result is there.
-      value: what of the result is compared: any tree of arrays and numbers.
-      tolerance: instead of the case's, for a contestant that cannot do better.
-      compared: false for one that computes something else and is compared in time only.
-      torch: it runs on torch, and is timed with one thread as well as with one per core; the better
-        counts. Next to other work torch's threads may spend their time waiting for each other.
-      at_least: target: its time should be at least so many times ours.
-      at_most: target: its time should be at most so many times ours.
+      name: Name in the table.
+      prepare: Function that imports libraries, converts the inputs to native arrays and returns the call
+        to time, which blocks until its result is ready.
+      value: Function from the result to the compared value, any tree of arrays and numbers.
+      tolerance: Tolerance that replaces the case's, for a less accurate contestant.
+      compared: False if the result differs by design and only the time is compared.
+      torch: Whether it runs on torch: timed with one thread and with one per core, of which the faster
+        counts, because under load torch's threads may wait for each other.
+      at_least: Target: least ratio of its time to ours.
+      at_most: Target: largest ratio of its time to ours.
     """
 
     name: str
@@ -57,15 +57,15 @@ class Contestant:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One thing to compute, by us and by others.
+    """One computation, by us and by others.
 
     Attributes:
-      name: what is computed, with its sizes.
-      ours: the contestant that the others are compared with.
-      rivals: the others.
-      tolerance: how far a result may be from ours: the largest absolute difference.
-      relative: take the difference of each array relative to the largest entry of ours.
-      overhead: the others are no rivals: their ratios are what they cost over the first.
+      name: Name of the computation with its sizes.
+      ours: Reference contestant.
+      rivals: Other contestants.
+      tolerance: Largest absolute difference from our result.
+      relative: Whether differences are relative to the largest entry of our array.
+      overhead: Whether the others are our methods, whose ratios are their cost relative to the first.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Case:
 
 @dataclasses.dataclass
 class Row:
-    """What is known of one contestant; times in milliseconds."""
+    """Result of one contestant; times in milliseconds."""
 
     suite: str
     case: str
@@ -100,14 +100,14 @@ class Row:
 
 @dataclasses.dataclass
 class Fact:
-    """One line of what is measured and no race.
+    """One measurement without contestants.
 
     Attributes:
-      table: what its table is about; lines that follow one another under the same words are one.
-      values: by column.
-      target: what the number to judge should be, if there is such a target.
-      reached: whether it is.
-      details: what is kept but not shown in the table, such as the points of a curve.
+      table: Caption of its table; consecutive facts with the same caption share a table.
+      values: Value of each column.
+      target: Target of the measurement, if there is one.
+      reached: Whether the target is reached.
+      details: Data that are stored but not shown in the table, such as the points of a curve.
     """
 
     table: str
@@ -118,13 +118,13 @@ class Fact:
 
 
 def on_device(function: Callable[..., Any], *arrays: Any) -> Call:
-    """Calls a jax `function` on `arrays` that are on the device already; waits for its result."""
+    """Return a call of a jax `function` on arrays on the device; it waits for the result."""
     placed = jax.block_until_ready([jax.device_put(a) for a in arrays])
     return lambda: jax.block_until_ready(function(*placed))
 
 
 def run_case(suite: str, case: Case, rounds: int = ROUNDS) -> list[Row]:
-    """One row for each contestant, ours first."""
+    """Compare and time the contestants; return a row for each, ours first."""
     rows, calls = [], {}
     expected: list[np.ndarray] | None = None
     for index, contestant in enumerate((case.ours, *case.rivals)):
@@ -140,7 +140,7 @@ def run_case(suite: str, case: Case, rounds: int = ROUNDS) -> list[Row]:
         except ModuleNotFoundError:
             row.note, row.failed = NOT_INSTALLED, index == 0
             continue
-        except Exception as error:  # a rival that breaks must not end the run
+        except Exception as error:  # a contestant that fails must not end the run
             row.note, row.failed = f"failed: {type(error).__name__}: {error}", True
             continue
         row.first_call_ms = 1e3 * seconds
@@ -164,7 +164,7 @@ def run_case(suite: str, case: Case, rounds: int = ROUNDS) -> list[Row]:
 
 
 def _variants(case: Case, calls: dict[int, Call]) -> dict[Variant, Call]:
-    """The calls to time; those of torch with each number of threads that may be the best."""
+    """Return the calls to time; those of torch with each number of threads that may be the fastest."""
     cores = os.cpu_count() or 1
     variants: dict[Variant, Call] = {}
     for index, call in calls.items():
@@ -185,7 +185,7 @@ def _compare(
     scales = [max(float(np.max(np.abs(a))), 1e-30) if case.relative else 1.0 for a in ours]
     differences = [np.max(np.abs(a - b)) / s for a, b, s in zip(ours, value, scales, strict=True)]
     row.difference = float(np.max(differences))
-    if not row.difference <= allowed:  # NaN is no agreement
+    if not row.difference <= allowed:  # NaN does not agree
         row.note = f"WRONG: differs from ours by {row.difference:.3g}, allowed {row.tolerance}"
         row.failed = True
 
@@ -206,7 +206,7 @@ def take_turns(
     *,
     before_call: Callable[[Any], None] = lambda name: None,
 ) -> dict[Any, list[float]]:
-    """Seconds of each timed call, by its name. Everything has run once already; here it runs warm.
+    """Return the seconds of each timed call by name; all calls have run once before.
 
     Rounds are added until each has come first equally often, unless there are more calls than rounds.
     """
@@ -227,7 +227,7 @@ def take_turns(
                 name, call = names[index], calls[names[index]]
                 before_call(name)
                 if usual.get(name, 0.0) < _TURN_SECONDS:
-                    # The one before left its data in the caches and its threads spinning.
+                    # The previous call left its data in the caches and its threads spinning.
                     usual[name] = _timed(call)[1]
                 repeats = int(_TURN_SECONDS / max(usual[name], 1e-9))
                 for _ in range(min(max(repeats, 1), _MOST_PER_TURN)):
@@ -238,11 +238,11 @@ def take_turns(
 
 
 def order(count: int, turn: int) -> list[int]:
-    """Who comes when in a round: a Williams design.
+    """Return the order of the calls in a round: a Williams design.
 
-    In `count` rounds each has every place once. What a call leaves behind (threads that spin, caches)
-    hits the next one, so in these rounds each also comes once right after every other; an odd number
-    needs as many rounds again, backwards.
+    In `count` rounds each call has every position once. A call affects the next one (spinning threads,
+    caches), so in these rounds each also comes once right after every other; an odd number needs the same
+    number of rounds again, reversed.
     """
     zigzag = [(i + 1) // 2 if i % 2 else -(i // 2) for i in range(count)]  # 0, 1, -1, 2, -2, …
     places = [(turn + step) % count for step in zigzag]

@@ -1,4 +1,4 @@
-"""The picture of a go, drawn from the lines of its JSONL."""
+"""The figure of a run, drawn from the lines of its JSONL."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,18 +7,18 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from calib_jax.report._plots import COLOURS
+from calib_jax.report._style import COLORS
 
 Lines = Sequence[dict[str, Any]]
 
-_BLUE, _RED, _GREEN = COLOURS[:3]
+_BLUE, _RED, _GREEN = COLORS[:3]
 _PALE, _TARGET = "#9ecae1", "#333333"
 _MOST_RACES = 45
 _BAR, _TEXT = 0.72, 8
 
 
 def draw(lines: Lines) -> Figure | None:
-    """All that the lines have something for: races on the left, our own costs on the right."""
+    """Draw all panels that have data: comparisons on the left, the cost of our methods on the right."""
     races = _races(lines)
     panels = [(title, of, show) for title, pick, show in _PANELS if (of := pick(lines))]
     if not races and not panels:
@@ -58,8 +58,8 @@ def _draw_races(axes: Axes, races: Lines) -> None:
     """Bars of a logarithmic ratio: to the right ours is faster, to the left the rival."""
     ratios = np.array([x["ratio"] for x in races])
     y = np.arange(len(races))
-    colours = [_BLUE if r >= 1 else _RED for r in ratios]
-    axes.barh(y, ratios - 1, left=1, height=_BAR, color=colours)
+    colors = [_BLUE if r >= 1 else _RED for r in ratios]
+    axes.barh(y, ratios - 1, left=1, height=_BAR, color=colors)
     for i, x in enumerate(races):
         right = x["ratio"] >= 1
         axes.text(x["ratio"] * (1.06 if right else 0.94), i, _times(x["ratio"]), va="center",
@@ -96,13 +96,13 @@ def _bars(
     axes: Axes,
     names: Sequence[str],
     values: Sequence[float],
-    colour: Any,
+    color: Any,
     form: str,
     targets: Sequence[float | None] = (),
 ) -> None:
     """Horizontal bars from the top down, each with its number, and a mark where it should end."""
     y = np.arange(len(names))
-    axes.barh(y, values, height=_BAR, color=colour)
+    axes.barh(y, values, height=_BAR, color=color)
     for i, value in enumerate(values):
         beside = max(value, targets[i] or 0.0) if targets else value
         axes.text(beside, i, "  " + form.format(value), va="center", fontsize=_TEXT)
@@ -114,10 +114,10 @@ def _bars(
 
 
 def _show_overhead(axes: Axes, lines: Lines) -> None:
-    colours = [_PALE if x["reached"] is None else _BLUE if x["reached"] else _RED for x in lines]
+    colors = [_PALE if x["reached"] is None else _BLUE if x["reached"] else _RED for x in lines]
     names = [x["contestant"] + ("" if x["suite"] == "overhead" else ", text") for x in lines]
     targets = [_target(x) for x in lines]
-    _bars(axes, names, [x["ratio"] for x in lines], colours, "{:.2f}", targets)
+    _bars(axes, names, [x["ratio"] for x in lines], colors, "{:.2f}", targets)
     axes.axvline(1, color="black", lw=0.8)
     axes.set_xlabel("step time over cross entropy's; | is the target", fontsize=_TEXT)
 
@@ -133,16 +133,16 @@ def _show_memory(axes: Axes, lines: Lines) -> None:
 def _show_compile(axes: Axes, lines: Lines) -> None:
     values = [x["values"] for x in lines]
     y = np.arange(len(values))
-    for when, shift, colour in (("cold", -0.2, _RED), ("warm", 0.2, _GREEN)):
-        seconds = [v[f"initialisation, {when}"] + v[f"first step, {when}"] for v in values]
-        axes.barh(y + shift, seconds, height=0.38, color=colour, label=f"{when} cache")
+    for when, shift, color in (("cold", -0.2, _RED), ("warm", 0.2, _GREEN)):
+        seconds = [v[f"initialization, {when}"] + v[f"first step, {when}"] for v in values]
+        axes.barh(y + shift, seconds, height=0.38, color=color, label=f"{when} cache")
         for i, s in enumerate(seconds):
             axes.text(s, i + shift, f" {s:.1f}", va="center", fontsize=_TEXT)
     axes.set_yticks(y, [v["method"] for v in values])
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.legend(fontsize=_TEXT, frameon=False)
-    axes.set_xlabel("seconds for initialisation and first step, after imports", fontsize=_TEXT)
+    axes.set_xlabel("seconds for initialization and first step, after imports", fontsize=_TEXT)
 
 
 def _show_reading(axes: Axes, lines: Lines) -> None:
@@ -154,9 +154,9 @@ def _show_reading(axes: Axes, lines: Lines) -> None:
 
 def _show_waiting(axes: Axes, lines: Lines) -> None:
     names = [x["values"]["data"].replace(", ", "\n") for x in lines]
-    colours = [_BLUE if x["reached"] else _RED for x in lines]
+    colors = [_BLUE if x["reached"] else _RED for x in lines]
     shares, targets = [100 * x["details"]["share"] for x in lines], [_target(x) for x in lines]
-    _bars(axes, names, shares, colours, "{:.1f} %", targets)
+    _bars(axes, names, shares, colors, "{:.1f} %", targets)
     axes.set_xlim(0, max(7.0, 1.2 * max(shares)))
     axes.set_xlabel("% of the time, at most; | is the target", fontsize=_TEXT)
 
@@ -173,7 +173,7 @@ def _show_scale(axes: Axes, lines: Lines) -> None:
         axes.plot(
             *zip(*points, strict=True),
             "s:" if parameters == "fsdp" else "o-",
-            color=COLOURS[place],
+            color=COLORS[place],
             lw=4 / (1 + place),
             ms=9 / (1 + place),
             label=f"{method}, {parameters}",
@@ -190,7 +190,7 @@ def _show_growth(axes: Axes, lines: Lines) -> None:
     for i, x in enumerate(lines):
         sizes, seconds = (np.array(x["details"][key]) for key in ("sizes", "seconds"))
         label = f"{x['values']['piece']}: {x['values']['exponent']:.2f}"
-        axes.plot(sizes, 1e3 * seconds, "o-", color=COLOURS[i % len(COLOURS)], lw=1.4, ms=3.5,
+        axes.plot(sizes, 1e3 * seconds, "o-", color=COLORS[i % len(COLORS)], lw=1.4, ms=3.5,
                   label=label)  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -1,4 +1,4 @@
-"""One report of one go: a table per suite, the same as JSON lines, and a picture of the whole."""
+"""The report of a run: a table per suite, the same data as JSON lines, and a figure."""
 
 import dataclasses
 import json
@@ -40,7 +40,7 @@ Record = Row | Fact
 
 @dataclasses.dataclass
 class Section:
-    """What one suite found."""
+    """Results of one suite."""
 
     suite: str
     summary: str
@@ -49,7 +49,7 @@ class Section:
 
 
 class Report:
-    """Files of one go, complete after every suite: `DATE.md`, `DATE.jsonl` and `DATE.png`.
+    """Files of one run, complete after every suite: `DATE.md`, `DATE.jsonl` and `DATE.png`.
 
     Args:
       folder: for the files; a second go on the same day is `DATE-2`.
@@ -66,7 +66,7 @@ class Report:
         self.sections: list[Section] = []
 
     def add(self, suite: str, summary: str, cases: Iterable[Case | Fact]) -> bool:
-        """Runs a suite, prints what it finds, and writes the report so far.
+        """Run a suite, print its results, and write the report so far.
 
         Returns:
           whether it ran to its end and all contestants that could run agreed with ours.
@@ -77,7 +77,7 @@ class Report:
         try:
             for case in cases:
                 self._keep(section, case)
-        except Exception as error:  # what the other suites find must not be lost
+        except Exception as error:  # the results of the other suites must not be lost
             traceback.print_exc()
             section.failures.append(f"{suite} broke off: {type(error).__name__}: {error}")
         print("", *_conclusion(section), "", sep="\n", flush=True)
@@ -112,15 +112,15 @@ class Report:
 
 
 def document(environment: dict[str, str], sections: list[Section], picture: str | None) -> str:
-    """The report in Markdown, the conclusions first."""
+    """Return the report in Markdown, the conclusions first."""
     lines = ["# Benchmarks", ""]
     lines += [f"- {key}: {text}" for key, text in environment.items()]
     lines += ["", f"![what follows as a picture]({picture})"] if picture else []
     lines += ["", "| suite | targets reached | not reached |", "| --- | --- | --- |"]
     for section in sections:
-        judged = [r for r in section.records if r.reached is not None]
-        missed = [f"{_what(r)} ({r.target})" for r in judged if not r.reached]
-        reached = f"{len(judged) - len(missed)} of {len(judged)}" if judged else ""
+        with_target = [r for r in section.records if r.reached is not None]
+        missed = [f"{_what(r)} ({r.target})" for r in with_target if not r.reached]
+        reached = f"{len(with_target) - len(missed)} of {len(with_target)}" if with_target else ""
         lines.append(f"| {section.suite} | {reached} | {'; '.join(missed)} |")
     for section in sections:
         lines += ["", f"## {section.suite}: {section.summary}"]
@@ -132,14 +132,14 @@ def document(environment: dict[str, str], sections: list[Section], picture: str 
 
 
 def digits(number: float | None) -> str:
-    """Three of them, and all that stand before the point."""
+    """Format a number with three digits, and all digits before the point."""
     if number is None:
         return ""
     return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
 
 
 def _lines(before: Record | None, record: Record) -> Iterator[str]:
-    """The record's line of its table, after the head of the table if it begins there."""
+    """Return the record's line of its table, after the header if it is the first."""
     cells = _cells(record)
     if before is None or _table(before) != _table(record):
         yield ""
@@ -173,10 +173,12 @@ def _what(record: Record) -> str:
 
 
 def _conclusion(section: Section) -> list[str]:
-    judged = [r for r in section.records if r.reached is not None]
+    with_target = [r for r in section.records if r.reached is not None]
     lines = []
-    if judged:
-        lines.append(f"Targets reached: {sum(bool(r.reached) for r in judged)} of {len(judged)}.")
+    if with_target:
+        lines.append(
+            f"Targets reached: {sum(bool(r.reached) for r in with_target)} of {len(with_target)}."
+        )
     return lines + [f"FAILED: {failure}" for failure in section.failures]
 
 
@@ -189,7 +191,7 @@ def _file(stem: Path, kind: str) -> Path:
 
 
 def _unused(stem: Path) -> Path:
-    """`stem`, or with a number behind it if there is a report of that name."""
+    """Return `stem`, with a number appended if there is a report of that name."""
     number, free = 1, stem
     while _file(free, "jsonl").exists() or _file(free, "md").exists():
         number += 1
@@ -198,7 +200,7 @@ def _unused(stem: Path) -> Path:
 
 
 def _environment() -> dict[str, str]:
-    """What the numbers depend on."""
+    """Return machine, versions and load."""
     cores = os.cpu_count() or 1
     environment = {
         "machine": f"{_processor()}, {cores} cores, {platform.system()} {platform.machine()}",

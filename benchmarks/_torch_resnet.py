@@ -59,9 +59,9 @@ def copy_weights(network: ResNet20, params: Any) -> None:
             layers: list[Any] = [(block.conv1, block.norm1), (block.conv2, block.norm2)]
             if isinstance(block.shortcut, nn.Sequential):
                 layers.append(block.shortcut)
-            for j, (convolution, normalisation) in enumerate(layers):
+            for j, (convolution, normalization) in enumerate(layers):
                 conv(convolution, p[f"Conv_{j}"])
-                norm(normalisation, p[f"BatchNorm_{j}"])
+                norm(normalization, p[f"BatchNorm_{j}"])
         kernel, bias = params["classifier"]["kernel"], params["classifier"]["bias"]
         network.classifier.weight.copy_(torch.from_numpy(np.array(kernel)).T)
         network.classifier.bias.copy_(torch.from_numpy(np.array(bias)))

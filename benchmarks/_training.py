@@ -68,7 +68,7 @@ class OneStep:
 
     def __init__(self, trainer: train.Trainer) -> None:
         self.trainer = trainer
-        self.piece = next(trainer.train.pieces(trainer.train.shuffled(0, 0), 0, 1))
+        self.chunk = next(trainer.train.chunks(trainer.train.shuffled(0, 0), 0, 1))
         self.key = jax.random.key(0)
 
     @functools.cached_property
@@ -78,7 +78,7 @@ class OneStep:
     def call(self) -> Call:
         def call() -> Any:
             self.state, sums = jax.block_until_ready(
-                self.trainer.advance(self.state, self.piece, self.key)
+                self.trainer.advance(self.state, self.chunk, self.key)
             )
             return sums.weight > 0
 
@@ -86,6 +86,4 @@ class OneStep:
 
     def compiled(self) -> Any:
         """The program of the step; the same, and at once, if the step has been called."""
-        piece = self.piece
-        given = piece.arrays, piece.rows, piece.weights, np.int32(piece.num_steps), self.key
-        return self.trainer._run.lower(self.state, *given).compile()
+        return self.trainer.advance.lower(self.state, self.chunk, self.key).compile()

@@ -18,7 +18,7 @@ _FILL = 128
 
 
 def cases(quick: bool) -> Iterator[Case]:
-    """Images of 32 x 32; every one has an operation and a magnitude of its own."""
+    """Images of 32 x 32; each with a random operation and magnitude."""
     number = 64 if quick else 1024
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (number, 32, 32, 3)).astype(np.uint8)
@@ -40,7 +40,7 @@ def cases(quick: bool) -> Iterator[Case]:
                 at_least=5.0,
             )
         ],
-        tolerance=1.0,  # a grey level; warps agree pixel by pixel at these sizes
+        tolerance=1.0,  # a gray level; warps agree pixel by pixel at these sizes
     )
     chains = np.where(np.arange(3) < rng.integers(1, 4, number)[:, None], 0, len(augment.OPS))
     chains = np.where(chains == 0, rng.integers(0, len(augment.OPS), (number, 3)), chains)
@@ -118,7 +118,7 @@ def _pillow_chain(image: np.ndarray, ops: Any, m: float, signs: Any) -> np.ndarr
     from PIL import Image, ImageEnhance, ImageOps
 
     pil = Image.fromarray(image)
-    size, grey, affine = pil.size, (_FILL,) * 3, Image.Transform.AFFINE
+    size, gray, affine = pil.size, (_FILL,) * 3, Image.Transform.AFFINE
     for op, sign in zip(ops, signs, strict=True):
         name = (*augment.OPS, "none")[op]
         matrices = {
@@ -128,9 +128,9 @@ def _pillow_chain(image: np.ndarray, ops: Any, m: float, signs: Any) -> np.ndarr
             "translate_y": (1, 0, 0, 0, 1, int(m * sign * size[1] / 30)),
         }
         if name in matrices:
-            pil = pil.transform(size, affine, matrices[name], fillcolor=grey)
+            pil = pil.transform(size, affine, matrices[name], fillcolor=gray)
         elif name == "rotate":
-            pil = pil.rotate(3 * m * sign, fillcolor=grey)
+            pil = pil.rotate(3 * m * sign, fillcolor=gray)
         elif name == "posterize":
             pil = ImageOps.posterize(pil, max(1, 4 - int(4 * m / 10)))
         elif name == "solarize":

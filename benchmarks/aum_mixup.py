@@ -100,11 +100,11 @@ def _trainer(method: str, batch: int, layers: int, texts: data.Dataset) -> train
 def _step(method: str, batch: int, layers: int, length: int) -> Call:
     trainer = _trainer(method, batch, layers, _texts(batch, length))
     state, key = trainer.init(0), jax.random.key(0)
-    piece = next(trainer.train.pieces(trainer.train.shuffled(0, 0), 0, 1))
+    chunk = next(trainer.train.chunks(trainer.train.shuffled(0, 0), 0, 1))
 
     def call() -> Any:
         nonlocal state
-        state, sums = jax.block_until_ready(trainer.advance(state, piece, key))
+        state, sums = jax.block_until_ready(trainer.advance(state, chunk, key))
         return sums.weight > 0
 
     return call
@@ -179,7 +179,7 @@ def _snli(number: int) -> data.Dataset | None:
         return None
     pairs = data.load("snli", "train", folder).take(np.arange(number))
     with tempfile.TemporaryDirectory() as cache:
-        return data.tokenise(pairs, tokenizer, max_length=256, cache_dir=cache)
+        return data.tokenize(pairs, tokenizer, max_length=256, cache_dir=cache)
 
 
 def _padded(texts: data.Dataset) -> data.Dataset:
@@ -209,8 +209,8 @@ def _epoch(texts: data.Dataset, layers: int, *, fixed: bool) -> Call:
 
     def call() -> Any:
         nonlocal state
-        for piece in trainer.train.pieces(trainer.train.shuffled(0, 0), 0, trainer.train.steps):
-            state, _ = trainer.advance(state, piece, key)
+        for chunk in trainer.train.chunks(trainer.train.shuffled(0, 0), 0, trainer.train.steps):
+            state, _ = trainer.advance(state, chunk, key)
         return jax.block_until_ready(state).step > 0
 
     return call

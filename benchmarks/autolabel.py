@@ -46,16 +46,10 @@ def cases(quick: bool) -> Iterator[Case]:
 
 def _buckets(trainer: train.Trainer) -> Call:
     state = trainer.init(0)
-    logits = trainer.predict(state, trainer.val)
-    labels = jax.device_put(trainer.val.dataset.labels)
-
-    def evaluate(measure: Any = None, arguments: Any = None, limit: int = 0) -> Any:
-        if measure is None:
-            return logits, labels
-        return trainer.measuring(state.params, state.network, trainer.val, measure, arguments)
+    evaluator = trainer.evaluator(state)
 
     def call() -> Any:
-        after = trainer.method.after_epoch(state.method, evaluate, jax.random.key(0))
+        after = trainer.method.after_epoch(state.method_state, evaluator, jax.random.key(0))
         return jax.block_until_ready(after.confidence)
 
     return call
@@ -65,16 +59,16 @@ def _forward(trainer: train.Trainer) -> Call:
     state = trainer.init(0)
 
     def call() -> Any:
-        for _ in range(state.method.confidence.size):
+        for _ in range(state.method_state.confidence.size):
             jax.block_until_ready(trainer.predict(state, trainer.val))
-        return state.method.confidence
+        return state.method_state.confidence
 
     return call
 
 
 def _attacked(trainer: train.Trainer) -> Call:
     state, val = trainer.init(0), trainer.val.dataset
-    given = state.params, state.network, val.inputs["image"] / np.float32(255), val.labels
+    given = state.params, state.model_state, val.inputs["image"] / np.float32(255), val.labels
 
     @jax.jit
     def attacked(params: Any, collections: Any, images: Any, labels: Any) -> jax.Array:
@@ -89,8 +83,8 @@ def _attacked(trainer: train.Trainer) -> Call:
         return logits(x)
 
     def call() -> Any:
-        for _ in range(state.method.confidence.size):
+        for _ in range(state.method_state.confidence.size):
             jax.block_until_ready(attacked(*given))
-        return state.method.confidence
+        return state.method_state.confidence
 
     return call

@@ -33,9 +33,9 @@ def cases(quick: bool) -> Iterator[Fact]:
             {
                 "method": method,
                 "start and imports": warm["start"],
-                "initialisation, cold": cold["init"],
+                "initialization, cold": cold["init"],
                 "first step, cold": cold["step"],
-                "initialisation, warm": warm["init"],
+                "initialization, warm": warm["init"],
                 "first step, warm": warm["step"],
                 "cold / warm": sum(cold.values()) / sum(warm.values()),
             },

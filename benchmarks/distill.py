@@ -100,7 +100,7 @@ class _Setting:
             handed={"teacher_logits": teacher, "teacher_temperature": np.asarray(_TEMPERATURE)},
         )
         state, key = trainer.init(0), jax.random.key(0)
-        piece = next(trainer.train.pieces(trainer.train.in_order(), 0, 1))
+        chunk = next(trainer.train.chunks(trainer.train.in_order(), 0, 1))
         logits = self.logits(self.student)
         each = losses.distillation(
             logits, teacher, self.labels, weight=_WEIGHT, temperature=_TEMPERATURE
@@ -109,7 +109,7 @@ class _Setting:
 
         def call() -> Any:
             nonlocal state
-            state, _ = jax.block_until_ready(trainer.advance(state, piece, key))
+            state, _ = jax.block_until_ready(trainer.advance(state, chunk, key))
             return before
 
         return call

@@ -105,17 +105,17 @@ def _waiting(dataset: data.Dataset, workers: int, steps: int, model: str) -> tup
         "cross_entropy", _BATCH, train_set=dataset.take(rows), model=model, workers=workers
     )
     state, key = trainer.init(0), jax.random.key(0)
-    pieces = trainer.train.pieces(trainer.train.shuffled(0, 0), 0, steps + 2, seed=0)
+    chunks = trainer.train.chunks(trainer.train.shuffled(0, 0), 0, steps + 2, seed=0)
     for _ in range(2):  # compiles, and fills what is read ahead
-        state, sums = jax.block_until_ready(trainer.advance(state, next(pieces), key))
+        state, sums = jax.block_until_ready(trainer.advance(state, next(chunks), key))
     start, waited = time.perf_counter(), 0.0
     for _ in range(steps):
         asked = time.perf_counter()
-        piece = next(pieces)
+        chunk = next(chunks)
         if _ended(sums):
             waited += time.perf_counter() - asked
         before = sums
-        state, sums = trainer.advance(state, piece, key)
+        state, sums = trainer.advance(state, chunk, key)
         jax.block_until_ready(before)  # never more than one call ahead
     jax.block_until_ready(state)
     seconds = time.perf_counter() - start

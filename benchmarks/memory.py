@@ -1,4 +1,4 @@
-"""Memory of a training step per method: what XLA plans for it, and what `Trainer.memory` foretells."""
+"""Memory of a training step per method: what XLA plans for it, and what `Trainer.memory` predicts."""
 
 from collections.abc import Iterator
 
@@ -25,8 +25,9 @@ def cases(quick: bool) -> Iterator[Fact]:
         least = least or peak
         state, kept = step.trainer.memory()
         yield Fact(
-            f"High-water mark of one step, {model}, B={batch}, in MB, by XLA's memory analysis; foretold "
-            "are the state and what the backward pass needs of the forward pass, without compiling.",
+            f"High-water mark of one step, {model}, B={batch}, in MB, by XLA's memory analysis; "
+            "predicted are the state and what the backward pass needs of the forward pass, without "
+            "compiling.",
             {
                 "method": method,
                 "arguments": arguments / _MB,
@@ -34,7 +35,7 @@ def cases(quick: bool) -> Iterator[Fact]:
                 "new results": results / _MB,
                 "high-water mark": peak / _MB,
                 "over cross entropy": peak / least,
-                "foretold: state": state / _MB,
-                "foretold: kept for the gradient": kept / _MB,
+                "predicted: state": state / _MB,
+                "predicted: kept for the gradient": kept / _MB,
             },
         )

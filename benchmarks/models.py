@@ -20,7 +20,7 @@ _ADAMW = {"learning_rate": 1e-5, "weight_decay": 0.01}
 
 
 def cases(quick: bool) -> Iterator[Case]:
-    """Forward, backward and the optimiser's update; every call goes on from where the last one was."""
+    """Forward, backward and the optimizer's update; every call continues from the previous one."""
     yield _resnet(16 if quick else 128)
     yield _encoder(*((4, 16, 2) if quick else (32, 64, 6)))
 
@@ -30,7 +30,7 @@ def _resnet(batch: int) -> Case:
     images = rng.normal(size=(batch, 32, 32, 3)).astype(np.float32)
     labels = rng.integers(_CLASSES, size=batch)
     module = models.create("resnet20", _CLASSES)
-    # Initialised when the case's turn comes, once for both.
+    # Initialized when the case's turn comes, once for both.
     start = functools.cache(lambda: jax.jit(module.init)(jax.random.key(0), images[:1]))
 
     def ours() -> Call:

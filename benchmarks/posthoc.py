@@ -95,12 +95,12 @@ def _grid_temperature(logits: np.ndarray, labels: np.ndarray) -> Case:
         [
             _ours_in_jit(fit, logits, labels),
             Contestant(
-                "numpy, vectorised",
+                "numpy, vectorized",
                 lambda: lambda: _plain_numpy.grid_temperature(logits, labels, _GRID),
                 at_least=8.0,
             ),
             Contestant(
-                "numpy, vectorised and tuned",
+                "numpy, vectorized and tuned",
                 lambda: lambda: _plain_numpy.grid_temperature_tuned(logits, labels, _GRID),
             ),
             Contestant("torch, loop over grid and bins", torch_loop, torch=True),

@@ -28,7 +28,7 @@ _TABLE = (
     "less. "
     f"Estimated ms are FLOPs / {_FLOPS_PER_SECOND / 1e12:g} TFLOP/s + bytes sent / "
     f"{_BYTES_PER_SECOND / 1e9:g} GB/s, without latency and with nothing at the same time: they compare "
-    "the lines of this table and foretell no machine."
+    "the lines of this table and predict no machine."
 )
 
 
@@ -105,7 +105,7 @@ def _compile(method: str, sharding: str, devices: int) -> Any:
     import numpy as np
 
     from calib_jax import data, methods, models, train
-    from calib_jax.train import _mesh
+    from calib_jax.train import _distributed
 
     halves = 2 if method == "aum_mixup" else 1
     ids = np.full((halves * devices, _LENGTH), 5, np.int32)
@@ -132,15 +132,15 @@ def _compile(method: str, sharding: str, devices: int) -> Any:
         handed={"aum": np.arange(len(texts), dtype=np.float32)},
     )
     batch = _ROWS * devices
-    split = _mesh.split(trainer.mesh)
-    piece = next(trainer.train.pieces(trainer.train.shuffled(0, 0), 0, 1))
+    sharded = _distributed.sharded(trainer.mesh)
+    chunk = next(trainer.train.chunks(trainer.train.shuffled(0, 0), 0, 1))
     arrays = {
-        key: jax.ShapeDtypeStruct((batch, *x.shape[1:]), x.dtype, sharding=split)
-        for key, x in piece.arrays.items()
+        key: jax.ShapeDtypeStruct((batch, *x.shape[1:]), x.dtype, sharding=sharded)
+        for key, x in chunk.arrays.items()
     }
     weights, key = np.ones((1, batch), np.float32), jax.random.key(0)
-    given = arrays, None, weights, np.int32(1), key
-    return trainer._run.lower(trainer.abstract_state(), *given).compile()
+    chunk = chunk._replace(arrays=arrays, weights=weights)
+    return trainer.advance.lower(trainer.abstract_state(), chunk, key).compile()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import jax
 from benchmarks._harness import Call, Case, Contestant
 from benchmarks._training import images, make_trainer
 from calib_jax import train
-from calib_jax.train import _abreast, _loop, _progress
+from calib_jax.train import _seeds
 
 SECONDS = 96
 _SEEDS = 4
@@ -43,15 +43,15 @@ def cases(quick: bool) -> Iterator[Case]:
     )
     few = min(batch, 16)
     for name in ("mlp", "resnet20"):
-        seeds = functools.partial(_seeds, few, name)
+        seeds = functools.partial(_several_seeds, few, name)
         yield Case(
             f"a step of {_SEEDS} seeds, {name}, B={few}",
-            Contestant("in one program", functools.partial(seeds, abreast=True)),
-            [Contestant("one after the other", functools.partial(seeds, abreast=False))],
+            Contestant("in one program", functools.partial(seeds, vmapped=True)),
+            [Contestant("one after the other", functools.partial(seeds, vmapped=False))],
             tolerance=0.0,
         )
     yield Case(
-        f"a step of a process of its own, ResNet-20, B={batch}",
+        f"a step of a separate process, ResNet-20, B={batch}",
         Contestant("memory kept", functools.partial(_process, batch, keep=True)),
         [Contestant("given back to the system", functools.partial(_process, batch, keep=False))],
         tolerance=0.0,
@@ -64,24 +64,25 @@ def cases(quick: bool) -> Iterator[Case]:
     )
 
 
-def _seeds(batch: int, model: str, abreast: bool) -> Call:
+def _several_seeds(batch: int, model: str, vmapped: bool) -> Call:
     """A step of each of several seeds."""
     trainer = make_trainer("adafocal", batch, train_set=images(batch), model=model)
-    program = _abreast.Abreast([trainer] * _SEEDS) if abreast else _abreast.Alone(trainer)
-    states: list[Any] = [trainer.init(seed) for seed in range(_SEEDS)]
-    keys = [jax.random.key(seed) for seed in range(_SEEDS)]
-    pieces = [next(trainer.train.pieces(trainer.train.shuffled(s, 0), 0, 1)) for s in range(_SEEDS)]
-    groups = [slice(None)] if abreast else [slice(i, i + 1) for i in range(_SEEDS)]
-    joined, own = ([program.join(all_[group]) for group in groups] for all_ in (states, keys))
+    states: Any = [trainer.init(seed) for seed in range(_SEEDS)]
+    keys: Any = [jax.random.key(seed) for seed in range(_SEEDS)]
+    chunks = [next(trainer.train.chunks(trainer.train.shuffled(s, 0), 0, 1)) for s in range(_SEEDS)]
+    if vmapped:
+        program = _seeds.VmappedSeeds([trainer] * _SEEDS)
+        states, keys = program.stack(states), program.stack(keys)
 
     def call() -> Any:
-        nonlocal joined
-        found = [
-            program.advance(one, pieces[group], key)
-            for one, group, key in zip(joined, groups, own, strict=True)
-        ]
-        joined = [one for one, _ in jax.block_until_ready(found)]
-        return sum(float(sums.weight) > 0 for _, parts in found for sums in parts)
+        nonlocal states
+        if vmapped:
+            states, metrics = jax.block_until_ready(program.advance(states, chunks, keys))
+        else:
+            each = zip(states, chunks, keys, strict=True)
+            done = jax.block_until_ready([trainer.advance(*one) for one in each])
+            states, metrics = zip(*done, strict=True)
+        return sum(float(m.weight) > 0 for m in metrics)
 
     return call
 
@@ -91,8 +92,8 @@ def _epoch(trainer: train.Trainer, steps: int) -> Call:
 
     def call() -> Any:
         state = trainer.init(0)
-        for piece in trainer.train.pieces(trainer.train.shuffled(0, 0), 0, steps):
-            state, _ = trainer.advance(state, piece, key)
+        for chunk in trainer.train.chunks(trainer.train.shuffled(0, 0), 0, steps):
+            state, _ = trainer.advance(state, chunk, key)
         return int(state.step)
 
     return call
@@ -100,16 +101,19 @@ def _epoch(trainer: train.Trainer, steps: int) -> Call:
 
 def _runner(trainer: train.Trainer, steps: int) -> Call:
     folder = Path(tempfile.mkdtemp())
-    # Saved once, by the first call: what a save costs a run depends on how often it is asked for.
-    checkpoints = train.Checkpoints(folder / "checkpoints", best="val/nll")
+
+    class Unsaved(train.Checkpoints):
+        """Saved once, by the first call: what a save costs a run depends on how often it happens."""
+
+        def restore(self, *_: Any) -> None:
+            return None
+
+    checkpoints = Unsaved(folder / "checkpoints", best="val/nll")
 
     def call() -> Any:
+        log = train.Log(folder / "metrics.jsonl")
         with contextlib.redirect_stderr(io.StringIO()):
-            progress = _progress.Progress("epoch", steps, 0, trainer.train.batch_size)
-            log = train.Log(folder / "metrics.jsonl")
-            run = _loop._Run(trainer, 0, checkpoints, log, progress, shown=True)
-            loop = _loop._Loop(_abreast.Alone(trainer), [run], progress, 1e9, False)
-            return int(loop.to_the_end(trainer.init(0), 0, lambda: False)[0].step)
+            return int(train.fit(trainer, 0, checkpoints, log, save_seconds=1e9).step)
 
     return call
 

@@ -88,10 +88,10 @@ def _print_or_train(config: Any) -> None:
         return
     if not _WORKDIR.value:
         raise ValueError("where to? --workdir FOLDER")
-    found = train.join(_DISTRIBUTED.value)
+    found = train.init_distributed(_DISTRIBUTED.value)
     if _DISTRIBUTED.value != "none":
         print(found, file=sys.stderr)
-    say = print if train.is_first() else lambda *_: None
+    say = print if train.is_primary() else lambda *_: None
     say(experiment.run(config, pathlib.Path(_WORKDIR.value), say, _SWEEP_INDEX.value))
 
 

@@ -2,8 +2,8 @@
 
     python -m calib_jax.main --config configs/quickstart.py --workdir runs/quickstart
 
-Two hundred training images are learnt by heart in no time: cross entropy ends over-confident, and
-AdaFocal, which watches the validation set, does not.
+The network memorizes two hundred training images within seconds: with cross entropy it ends
+over-confident, with AdaFocal, which adapts to the validation set, it does not.
 """
 
 from calib_jax import experiment

@@ -11,7 +11,11 @@ import pytest
 from calib_jax.data import _counts
 
 CONFIGS = pathlib.Path(__file__).parent.parent / "configs"
-FILES = {p.relative_to(CONFIGS).with_suffix("").as_posix(): p for p in CONFIGS.rglob("*.py")}
+FILES = {
+    p.relative_to(CONFIGS).with_suffix("").as_posix(): p
+    for p in CONFIGS.rglob("*.py")
+    if not p.name.startswith("_")
+}
 _CIFAR, _IMAGENET = _counts.ROWS["cifar10"]["train"], _counts.ROWS["imagenet"]["validation"]
 # What no value of the config says: sizes of published files, and of the parts that readers cut from them.
 OTHERS = {

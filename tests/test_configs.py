@@ -15,7 +15,7 @@ from calib_jax.experiment._build import build_method
 from calib_jax.experiment._variants import run_config
 
 ROOT = pathlib.Path(__file__).parent.parent
-FILES = sorted((ROOT / "configs").rglob("*.py"))
+FILES = sorted(p for p in (ROOT / "configs").rglob("*.py") if not p.name.startswith("_"))
 
 
 def _load(path: pathlib.Path):

@@ -214,11 +214,10 @@ def trainer(method: str, optimizer: str = "sgd", **setup: Any) -> training.Train
 
 
 def lower_steps(made: training.Trainer) -> None:
-    """The program of the runner: a loop over the steps of a piece."""
-    piece = next(made.train.pieces(made.train.shuffled(0, 0), 0, made.train.steps))
-    assert piece.num_steps > 1
-    given = piece.arrays, piece.rows, piece.weights, np.int32(piece.num_steps), KEY
-    lower(made._run, made.abstract_state(), *given)
+    """The program of the runner: a loop over the steps of a chunk."""
+    chunk = next(made.train.chunks(made.train.shuffled(0, 0), 0, made.train.steps))
+    assert chunk.num_steps > 1
+    lower(made.advance, made.abstract_state(), chunk, KEY)
 
 
 @pytest.mark.parametrize("method", methods.NAMES)
@@ -233,26 +232,27 @@ def test_optimizers_lower(optimizer: str) -> None:
 
 def test_evaluation_lowers() -> None:
     made = trainer("cross_entropy")
-    piece = next(made.val.pieces(made.val.in_order(), 0, 1))
-    state, given = made.abstract_state(), (piece.arrays, piece.rows, piece.weights, np.int32(1))
-    lower(made._logits, state.params, state.network, *given, transform=None)
-    lower(made.judge, LOGITS, LABELS)
+    chunk = next(made.val.chunks(made.val.in_order(), 0, 1))
+    state = made.abstract_state()
+    lower(made._logits, state.params, state.model_state, chunk)
+    lower(made.validation_metrics, LOGITS, LABELS)
 
 
 @pytest.mark.parametrize("method", [name for name in methods.NAMES if "autolabel" in name])
 def test_measuring_buckets_lowers(method: str) -> None:
     made = trainer(method)
-    piece = next(made.val.pieces(made.val.in_order(), 0, 1))
-    state, given = made.abstract_state(), (piece.arrays, piece.rows, piece.weights)
-    asked = {}
+    chunk = next(made.val.chunks(made.val.in_order(), 0, 1))
+    state = made.abstract_state()
+    asked: dict[str, Any] = {}
 
-    def evaluate(**what: Any) -> Any:
-        asked.update(what)
-        if what:
+    class Evaluator:
+        def validation(self) -> Any:
+            return jnp.zeros((N, K)), jnp.zeros(N, jnp.int32)
+
+        def per_bucket(self, measure: Any, args: Any, limit: int = 0) -> Any:
+            asked.update(measure=measure, args=args)
             raise StopIteration
-        return jnp.zeros((N, K)), jnp.zeros(N, jnp.int32)
 
     with pytest.raises(StopIteration):
-        made.method.after_epoch(made.method.init(made.info), evaluate, jax.random.key(0))
-    rest = {"measure": asked["measure"]}
-    lower(made.measuring._all, state.params, state.network, *given, asked["arguments"], **rest)
+        made.method.after_epoch(made.method.init(made.info), Evaluator(), jax.random.key(0))
+    lower(made.bucket_evaluator._all, state.params, state.model_state, chunk, **asked)

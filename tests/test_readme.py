@@ -1,4 +1,4 @@
-"""Every code block of the README runs."""
+"""Every code block of the README and of docs/ runs."""
 
 import os
 import pathlib
@@ -13,8 +13,13 @@ import pytest
 from calib_jax import data
 
 ROOT = pathlib.Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCKS = [
+    block
+    for file in FILES
+    if file.name != "results.md"  # whose code reads the files of its runs
+    for block in re.findall(r"^```(\w+)\n(.*?)^```", file.read_text(), flags=re.M | re.DOTALL)
+]
 # Compiled as users have it, not as the tests do.
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
 PYTHON = [code for language, code in BLOCKS if language == "python"]
@@ -84,6 +89,19 @@ def test_every_data_set_has_its_place_in_the_documents(name: str, tmp_path: path
     except ValueError as error:
         found, message = False, str(error)
     assert found or f"/{place}" in message
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 200
+
+
+def test_documents_name_files_that_exist() -> None:
+    folders = "benchmarks|calib_jax|configs|docs|launch|tests"
+    for file in FILES:
+        for path in re.findall(
+            rf"`((?:{folders})/[\w./-]+\.(?:md|py|sh|sbatch))`", file.read_text()
+        ):
+            assert "DATE" in path or (ROOT / path).is_file(), f"{file.name}: {path}"
 
 
 def test_the_readme_has_both_commands_first() -> None:

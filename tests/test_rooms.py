@@ -41,7 +41,7 @@ LIBRARIES = {
         *("calib_jax.data", "calib_jax.methods", "calib_jax.metrics"),
         *("flax", "optax", "orbax", "tensorboardX", "tqdm"),
     },
-    "report": {"calib_jax.augment", "calib_jax.metrics", "matplotlib"},  # names of operations
+    "report": {"calib_jax.metrics", "jinja2", "matplotlib"},
     # Predictions of any origin: nothing here knows how a network is trained.
     "evaluation": {"calib_jax.metrics", "calib_jax.posthoc"},
     "llm": {
@@ -52,7 +52,7 @@ LIBRARIES = {
     "experiment": {
         *(f"calib_jax.{room}" for room in ALLOWED),
         *(f"calib_jax.{room}" for room in ("data", "evaluation", "models", "report", "train")),
-        *("ml_collections", "optax"),
+        *("absl", "ml_collections", "optax"),
     },
 }
 # A command imports the rooms that do its work; main.py says how a training ended, too.

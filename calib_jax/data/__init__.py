@@ -1,6 +1,6 @@
-"""Data sets: readers of the publishers' own files, tokenisation, streams."""
+"""Data sets: readers of the publishers' files, tokenization, batch order, streams."""
 
-from calib_jax.data._batches import Plan as Plan
+from calib_jax.data._batches import BatchPlan as BatchPlan
 from calib_jax.data._batches import epoch_counts as epoch_counts
 from calib_jax.data._batches import in_order as in_order
 from calib_jax.data._batches import make_buckets as make_buckets
@@ -12,7 +12,7 @@ from calib_jax.data._load import NAMES as NAMES
 from calib_jax.data._load import corrupted_set as corrupted_set
 from calib_jax.data._load import load as load
 from calib_jax.data._stream import stream as stream
-from calib_jax.data._text import tokenise as tokenise
+from calib_jax.data._text import tokenize as tokenize
 from calib_jax.data._words import Vocabulary as Vocabulary
 from calib_jax.data._words import read_glove as read_glove
 from calib_jax.data._words import word_ids as word_ids

@@ -1,19 +1,16 @@
-"""Which examples each step sees: a function of (seed, epoch), so a run can go on from any step."""
+"""The examples of each step: a function of (seed, epoch), so that a run can resume at any step."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-_POOL = (
-    32  # batches that are sorted by length together: enough to fill them evenly, few enough to mix
-)
-
-
+# Batches sorted by length together: enough for little padding, few enough for random batches.
+_POOL = 32
 BATCH_SPLITS = ("halves", "each")
 
 
-class Plan(NamedTuple):
+class BatchPlan(NamedTuple):
     """The batches of one pass over a set.
 
     Attributes:
@@ -29,17 +26,22 @@ class Plan(NamedTuple):
 
 
 def steps_per_epoch(num_examples: int, batch_size: int) -> int:
+    """Return the number of batches that contain every example.
+
+    >>> steps_per_epoch(10, 4)
+    3
+    """
     return -(-num_examples // batch_size)
 
 
 def split_batch(batch_size: int, num_groups: int, batch_split: str) -> tuple[int, ...]:
-    """Return the rows that a step has of each group.
+    """Return the number of rows that a step takes from each group.
 
     Args:
-      batch_size: of all devices together.
-      num_groups: that a step draws from.
-      batch_split: `'halves'`, the batch is divided between the groups, the first ones having a row
-        more each where their number does not divide it; or `'each'`, a whole batch of each group.
+      batch_size: Global batch size.
+      num_groups: Number of groups that a step draws from.
+      batch_split: `'halves'`, the batch is divided between the groups, with one more row for each of
+        the first groups if it does not divide evenly; or `'each'`, a whole batch of each group.
 
     >>> split_batch(16, 2, "halves"), split_batch(16, 3, "halves"), split_batch(16, 2, "each")
     ((8, 8), (6, 5, 5), (16, 16))
@@ -59,14 +61,17 @@ def split_batch(batch_size: int, num_groups: int, batch_split: str) -> tuple[int
 def epoch_counts(
     lengths: Sequence[int], sizes: Sequence[int], count: int = 0
 ) -> tuple[int, list[int]]:
-    """Return the steps of an epoch, and how many rows of each group count in it.
+    """Return the number of steps of an epoch, and the number of rows of each group that count in it.
 
-    The group that takes longest is gone through once; of every other as many rows count in a step.
+    An epoch is one pass over the group that takes the most steps.
 
     Args:
-      lengths: examples of each group.
-      sizes: rows of a step from each group.
-      count: so many examples of the first group instead.
+      lengths: Number of examples of each group.
+      sizes: Number of rows of a step from each group.
+      count: Number of examples of the first group that make an epoch instead; 0 for the rule above.
+
+    >>> epoch_counts([10, 4], [2, 2])
+    (5, [10, 10])
     """
     longest, size = count, sizes[0]
     if not count:
@@ -84,22 +89,30 @@ def shuffled(
     lengths: np.ndarray | None = None,
     buckets: Sequence[int] = (),
     count: int = 0,
-) -> Plan:
-    """Every example of the largest group once, in an order that depends on seed and epoch only.
+) -> BatchPlan:
+    """Plan an epoch: every example of the largest group once, in an order that depends on seed and epoch.
 
-    A step has rows of each group, one group after the other; smaller groups begin again when they are
-    through.
+    A step has rows of each group, one group after the other; smaller groups are repeated.
 
     Args:
-      groups: positions in the set; for ordinary training one group, of all.
-      batch_size: rows of a step from each group, of all devices together: one number, or one for
-        each as `split_batch` gives them.
-      seed: of the run.
-      epoch: counted from 0.
-      lengths: number of tokens of each example. Batches are then made of examples of similar length,
-        and those of the groups that meet in a step are about equally long.
-      buckets: the lengths that batches may have, ascending, the last at least the longest example's.
-      count: so many examples of the first group instead; others of a larger one in every epoch.
+      groups: Positions in the set, int `[n]` each; one group with all positions for ordinary training.
+      batch_size: Global number of rows of a step from each group: one number, or one per group from
+        `split_batch`.
+      seed: Seed of the run.
+      epoch: Epoch, from 0.
+      lengths: Number of tokens of each example, int `[n]`. Batches then have examples of similar
+        length, and so do the groups of a step.
+      buckets: Allowed batch lengths, ascending, the last at least the longest example's.
+      count: Number of examples of the first group that make an epoch instead; a larger group then
+        contributes different examples in every epoch.
+
+    Returns:
+      The batches of the epoch.
+
+    >>> shuffled([np.arange(5)], 2, seed=0, epoch=0).weights
+    array([[1., 1.],
+           [1., 1.],
+           [1., 0.]], dtype=float32)
     """
     rng = np.random.default_rng([seed, epoch])
     sizes = [batch_size] * len(groups) if isinstance(batch_size, int) else batch_size
@@ -112,12 +125,12 @@ def shuffled(
             parts = [order[i : i + pool] for i in range(0, len(order), pool)]
             order = np.concatenate([p[np.argsort(lengths[p], kind="stable")] for p in parts])
         plans.append(_cut(order, size, counted))
-    plan = Plan(*(np.concatenate(parts, axis=1) for parts in zip(*plans, strict=True)))
+    plan = BatchPlan(*(np.concatenate(parts, axis=1) for parts in zip(*plans, strict=True)))
     if lengths is None:
         return plan
     plan = _with_lengths(plan, lengths, buckets)
     mixed = rng.permutation(len(plan.rows))
-    return Plan(*(part[mixed] for part in plan if part is not None))
+    return BatchPlan(*(array[mixed] for array in plan if array is not None))
 
 
 def in_order(
@@ -126,21 +139,41 @@ def in_order(
     *,
     lengths: np.ndarray | None = None,
     buckets: Sequence[int] = (),
-) -> Plan:
-    """Every example once, for evaluation: in the set's order, or by length where lengths are given."""
+) -> BatchPlan:
+    """Plan an evaluation: every example once, in the order of the set, or by length if lengths are given.
+
+    Args:
+      num_examples: Number of examples.
+      batch_size: Global batch size.
+      lengths: Number of tokens of each example, int `[num_examples]`.
+      buckets: Allowed batch lengths, ascending, the last at least the longest example's.
+
+    >>> in_order(3, 2).rows
+    array([[0, 1],
+           [2, 0]], dtype=int32)
+    """
     order = np.arange(num_examples)
     if lengths is not None:
         order = np.argsort(lengths, kind="stable")
-    plan = Plan(*_cut(order, batch_size, num_examples))
+    plan = BatchPlan(*_cut(order, batch_size, num_examples))
     return plan if lengths is None else _with_lengths(plan, lengths, buckets)
 
 
 def make_buckets(lengths: np.ndarray, longest: int, *, number: int = 4) -> tuple[int, ...]:
-    """The `number` lengths, multiples of 8 up to `longest`, that pad the examples least."""
-    lengths = np.maximum(lengths, 1)  # an empty text is padding, too
+    """Return the batch lengths, multiples of 8 up to `longest`, with the least padding.
+
+    Args:
+      lengths: Number of tokens of each example, int `[n]`.
+      longest: Largest length.
+      number: Largest number of different lengths.
+
+    >>> make_buckets(np.array([5, 6, 7, 30]), 32, number=2)
+    (8, 32)
+    """
+    lengths = np.maximum(lengths, 1)  # an empty text needs a column of padding
     ends = np.unique([*np.minimum(8 * -(-lengths // 8), longest), longest]).tolist()
     held = [int(np.sum(lengths <= end)) for end in [0, *ends]]
-    # The fewest tokens for all examples up to each of the ends, and the lengths that need so few.
+    # The fewest tokens for all examples up to each end, and the lengths that attain them.
     best: list[tuple[float, tuple[int, ...]]] = [(0, ())] + [(np.inf, ())] * len(ends)
     for _ in range(number):
         best = [best[0]] + [
@@ -154,13 +187,13 @@ def make_buckets(lengths: np.ndarray, longest: int, *, number: int = 4) -> tuple
 
 
 def _cut(order: np.ndarray, batch_size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and weights of so many steps that `count` examples have a place."""
+    """Return rows and weights of the steps that `count` examples need, `[steps, batch_size]` each."""
     steps = steps_per_epoch(count, batch_size)
     rows = np.resize(order, (steps, batch_size)).astype(np.int32)
     weights = (np.arange(steps * batch_size) < count).astype(np.float32)
     return rows, weights.reshape(steps, batch_size)
 
 
-def _with_lengths(plan: Plan, lengths: np.ndarray, buckets: Sequence[int]) -> Plan:
+def _with_lengths(plan: BatchPlan, lengths: np.ndarray, buckets: Sequence[int]) -> BatchPlan:
     longest = np.max(lengths[plan.rows], axis=1)
     return plan._replace(lengths=np.asarray(buckets)[np.searchsorted(buckets, longest)])

@@ -1,4 +1,4 @@
-"""Arrays that are costly to make, kept on disk."""
+"""A cache on disk for arrays that are expensive to compute."""
 
 import os
 import pathlib
@@ -12,7 +12,13 @@ import numpy as np
 def cached(
     folder: pathlib.Path, key: str, make: Callable[[], dict[str, np.ndarray]]
 ) -> dict[str, np.ndarray]:
-    """The arrays kept in `folder` under `key`; made and kept first, if there are none."""
+    """Return the arrays that `folder` has under `key`; compute and store them first if there are none.
+
+    Args:
+      folder: Folder of the cache.
+      key: File name without suffix; anything that changes the arrays must change it.
+      make: Function that computes the arrays.
+    """
     path = folder.expanduser() / f"{key}.npz"
     if path.is_file():
         try:
@@ -24,7 +30,7 @@ def cached(
             ) from error
     arrays = make()
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Written beside it and moved: a reader sees the whole file or none, whoever else is writing.
+    # Written to a temporary file and renamed: readers see the whole file or none.
     handle, unfinished = tempfile.mkstemp(prefix=key, suffix=".unfinished", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as target:

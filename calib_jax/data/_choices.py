@@ -1,8 +1,9 @@
-"""Four endings to choose from: SWAG and HellaSWAG.
+"""Multiple choice with four endings: SWAG and HellaSWAG.
 
-Each set is read as its publisher distributes it and from Desai & Durrett's archive
-`calibration_data/`; the publisher's files go first. Inputs are `text`, the context, objects `[n]`, and
-`choices`, the start of the ending with each of the four, objects `[n, 4]`.
+Each set is read from the publisher's files or, if they are missing, from the archive
+`calibration_data/` of Desai and Durrett (2020, arXiv:2003.07892). Inputs are `text`, the context,
+objects `[n]`, and `choices`, the start of the ending joined with each of the four endings, objects
+`[n, 4]`.
 """
 
 import csv
@@ -25,23 +26,31 @@ _WIKIHOW = frozenset((
 
 
 def swag(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01) -> Dataset:
-    """73,546 + 20,006 situations from films and videos: what happens next?
+    """Read SWAG: 73,546 + 20,006 situations from films and videos; the label is the correct ending.
 
-    The official test set has no labels: validation and test are halves of the validation file, drawn
-    by position, as in the papers.
+    The official test set has no labels: as in the papers, validation and test are random halves of the
+    validation file.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Zellers et al., 2018, arXiv:1808.05326.
     """
-    part = "train" if split == "train" else "val"
+    file_split = "train" if split == "train" else "val"
     source = locate(
         "swag",
         split,
         data_dir,
-        (f"swag/{part}.csv", f"SWAG/{part}.csv", f"swagaf/data/{part}.csv"),
+        (f"swag/{file_split}.csv", f"SWAG/{file_split}.csv", f"swagaf/data/{file_split}.csv"),
         "SWAG",
-        f"Get data/{part}.csv from github.com/rowanz/swagaf and put it in <data folder>/swag/.",
+        f"Get data/{file_split}.csv from github.com/rowanz/swagaf and put it in <data folder>/swag/.",
     )
     table = Table("swag", max_malformed)
     for row in table.read(source.path, header="gold-source"):
-        # Line by line, and strictly: a quote without its partner spoils its own row and no other.
+        # Parsed line by line and strictly: an unbalanced quote affects only its own row.
         try:
             cells = next(csv.reader([row.text], strict=True))
         except csv.Error:
@@ -52,7 +61,7 @@ def swag(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.
             continue
         label = int(cells[11]) if cells[11] in ("0", "1", "2", "3") else cells[11]
         _add(table, row, cells[4], cells[5], cells[7:11], label)
-    return finish(table, split, source, _NAMES, ROWS["swag"][part])
+    return finish(table, split, source, _NAMES, ROWS["swag"][file_split])
 
 
 def hellaswag(
@@ -63,25 +72,28 @@ def hellaswag(
     whole_context: bool = False,
     max_malformed: float = 0.01,
 ) -> Dataset:
-    """39,905 + 10,042 situations with endings that fool a machine: SWAG's shifted partner.
+    """Read HellaSWAG: 39,905 + 10,042 situations with adversarial endings; the shifted set of `swag`.
 
-    The official test set has no labels: validation and test are halves of the validation file, drawn
-    by position, as in the papers.
+    The official test set has no labels: as in the papers, validation and test are random halves of the
+    validation file.
 
     Args:
       split: `'train'`, `'val'` or `'test'`.
-      data_dir: the data folder.
-      source: `'activitynet'` (captions of videos, as in SWAG) or `'wikihow'` (how-to articles) for one
-        part of the set; an example is in the same split with and without it.
-      whole_context: whether the start of the ending stays with the context, in `text`. There are
-        copies whose training rows do not tell one from the other.
-      max_malformed: fraction of rows that may be malformed.
+      data_dir: Data folder.
+      source: `'activitynet'` (captions of videos, as in SWAG), `'wikihow'` (how-to articles), or `None`
+        for both; it does not change the split of an example.
+      whole_context: Whether the start of the ending is part of the context, in `text`; for copies whose
+        training rows do not separate the two.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Zellers et al., 2019, arXiv:1905.07830.
     """
     if source not in (None, "activitynet", "wikihow"):
         raise ValueError(f"hellaswag: source={source!r}: expected activitynet, wikihow or None")
-    part = "train" if split == "train" else "val"
-    file = f"hellaswag_{part}.jsonl"
-    found = locate(
+    file_split = "train" if split == "train" else "val"
+    file = f"hellaswag_{file_split}.jsonl"
+    located = locate(
         "hellaswag",
         split,
         data_dir,
@@ -91,7 +103,7 @@ def hellaswag(
     )
     table = Table("hellaswag", max_malformed)
     keys = ("ctx_a", "ctx_b", "endings", "label", "activity_label")
-    for row in table.read(found.path):
+    for row in table.read(located.path):
         fields = json_fields(table, row, keys)
         if not fields:
             continue
@@ -100,7 +112,7 @@ def hellaswag(
             table.leave_out(row, f"are not of {source}")
             continue
         _add(table, row, context, start, endings, label, whole_context=whole_context)
-    return finish(table, split, found, _NAMES, ROWS["hellaswag"][part])
+    return finish(table, split, located, _NAMES, ROWS["hellaswag"][file_split])
 
 
 def _add(
@@ -113,7 +125,7 @@ def _add(
     *,
     whole_context: bool = False,
 ) -> None:
-    """Keeps a row, or says what is wrong with it."""
+    """Add a row to the table, or count it as malformed with the reason."""
     if label not in range(4):
         table.malformed(row, f"label {str(label)[:20]!r}")
     elif not isinstance(endings, list) or len(endings) != 4:

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100: the publisher's binary edition, or a prepared tfds folder."""
+"""CIFAR-10 and CIFAR-100: the publisher's binary version, or a prepared tfds folder."""
 
 import pathlib
 import re
@@ -12,7 +12,7 @@ from calib_jax.data._files import Malformed, find, lines, official, split_positi
 
 _PIXELS = 3 * 32 * 32
 _PER_BATCH = 10_000  # images in each of CIFAR-10's data_batch files
-# What the papers' code divides by, for CIFAR-100 and SVHN as well.
+# The constants of the papers' code, for CIFAR-100 and SVHN as well.
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 
 
@@ -23,10 +23,19 @@ def cifar10(
     num_val: int = 5000,
     max_malformed: float = 0.01,
 ) -> Dataset:
-    """50,000 + 10,000 colour 32x32 images of ten classes.
+    """Read CIFAR-10: 50,000 + 10,000 color 32x32 images of ten classes.
 
-    Validation as in the papers: the first `num_val` of numpy's legacy shuffle with seed 1 of the
-    training images. A folder with fewer `data_batch` files is read, with a note.
+    As in the papers, validation is the first `num_val` training images after numpy's legacy shuffle
+    with seed 1. A folder with fewer `data_batch` files is accepted, with a note.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      num_val: Number of validation images.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Krizhevsky, 2009, technical report, University of Toronto.
     """
     return _cifar("cifar10", split, data_dir, num_val, max_malformed)
 
@@ -38,10 +47,9 @@ def cifar100(
     num_val: int = 5000,
     max_malformed: float = 0.01,
 ) -> Dataset:
-    """50,000 + 10,000 colour 32x32 images of a hundred classes (the fine labels).
+    """Read CIFAR-100: 50,000 + 10,000 color 32x32 images of a hundred classes (the fine labels).
 
-    Validation as in the papers: the first `num_val` of numpy's legacy shuffle with seed 1 of the
-    training images.
+    Validation, Args and References as for `cifar10`.
     """
     return _cifar("cifar100", split, data_dir, num_val, max_malformed)
 
@@ -54,7 +62,7 @@ def _cifar(
     train_files = "data_batch_*.bin" if name == "cifar10" else "train.bin"
     test_file = "test_batch.bin" if name == "cifar10" else "test.bin"
     file = test_file if split == "test" else train_files
-    found = find(
+    path = find(
         name,
         data_dir,
         (f"{folder}/{file}", *_tfds.patterns(name)),
@@ -62,13 +70,11 @@ def _cifar(
         f"to <data folder>/{folder}/, or prepare tfds's {name} with file_format='array_record'.",
     )
     malformed = Malformed(name, max_malformed)
-    if found.name == _tfds.INFO:
-        images, labels, ids, names = _from_tfds(
-            found.parent, "test" if split == "test" else "train"
-        )
-        good = malformed.labels(found.parent, labels, len(names))
+    if path.name == _tfds.INFO:
+        images, labels, ids, names = _from_tfds(path.parent, "test" if split == "test" else "train")
+        good = malformed.labels(path.parent, labels, len(names))
     else:
-        images, labels, ids, names, good = _from_binary(name, found.parent, file, malformed)
+        images, labels, ids, names, good = _from_binary(name, path.parent, file, malformed)
     n = len(labels)
     everything = Dataset(
         name=name,
@@ -91,7 +97,7 @@ def _cifar(
 def _from_binary(
     name: str, folder: pathlib.Path, pattern: str, malformed: Malformed
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[str, ...], np.ndarray]:
-    """Images, labels, ids, class names, and which rows are good."""
+    """Return images, labels, ids, class names, and a mask of rows with valid labels."""
     names_file = "batches.meta.txt" if name == "cifar10" else "fine_label_names.txt"
     names = tuple(lines(folder / names_file, "it names the classes"))
     num_labels = 1 if name == "cifar10" else 2  # CIFAR-100: coarse, then fine
@@ -104,7 +110,7 @@ def _from_binary(
                 f"{num_labels + _PIXELS}-byte images; get it again"
             )
         rows.append(content.reshape(-1, num_labels + _PIXELS))
-        # An id is the place in the complete set, so that a missing batch changes no other's.
+        # An id is the position in the complete set, so that a missing batch does not change other ids.
         batch = re.fullmatch(r"data_batch_(\d+)", path.stem)
         first = (int(batch[1]) - 1) * _PER_BATCH if batch else 0
         ids.append(np.arange(first, first + len(rows[-1]), dtype=np.int32))
@@ -118,9 +124,9 @@ def _from_binary(
 def _from_tfds(
     folder: pathlib.Path, split: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Images, labels, ids and class names in the order of the official files.
+    """Return images, labels, ids and class names in the order of the official files.
 
-    tfds shuffles what it stores, but each record remembers its place ("train_00012").
+    tfds stores records shuffled, but each has its original position ("train_00012").
     """
     source, names = _tfds.open_split(folder, split)
     records = [source[i] for i in range(len(source))]

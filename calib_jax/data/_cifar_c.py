@@ -20,9 +20,18 @@ _CLASSES = (
 def cifar10_c(
     split: str, data_dir: pathlib.Path | None, *, corruption: str = "", severity: int = 5
 ) -> Dataset:
-    """CIFAR-10's 10,000 test images under one of 19 corruptions at a severity of 1 to 5.
+    """Read CIFAR-10-C: CIFAR-10's 10,000 test images under one of 19 corruptions.
 
-    There is a test split only. Ids are those of CIFAR-10's test images.
+    Ids are those of CIFAR-10's test images.
+
+    Args:
+      split: `'test'`, the only one.
+      data_dir: Data folder.
+      corruption: Name of the corruption.
+      severity: Severity, 1 to 5.
+
+    References:
+      Hendrycks and Dietterich, 2019, arXiv:1903.12261.
     """
     return _read("cifar10", _CLASSES, split, data_dir, corruption, severity)
 
@@ -30,7 +39,7 @@ def cifar10_c(
 def cifar100_c(
     split: str, data_dir: pathlib.Path | None, *, corruption: str = "", severity: int = 5
 ) -> Dataset:
-    """CIFAR-100's test images, likewise; its files do not name the classes."""
+    """Read CIFAR-100-C, like `cifar10_c`; its files do not name the classes."""
     names = tuple(map(str, range(100)))
     return _read("cifar100", names, split, data_dir, corruption, severity)
 
@@ -88,7 +97,7 @@ def _read(
 
 
 def _open(path: pathlib.Path) -> np.ndarray:
-    """The array in a file, read only where it is looked at; never unpickles."""
+    """Open the array of a file as a memory map; never unpickle."""
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, OSError, EOFError):

@@ -1,12 +1,13 @@
-"""How many examples the publishers' files hold: what a set is compared with to tell a sample from it.
+"""Numbers of examples in the publishers' files, which tell a complete set from a sample of it.
 
-The tests compare these numbers with the docstrings of the readers, and with the files of those sets that
-are at hand there: parts of CIFAR-10, SNLI, MNLI, QQP and SVHN, and the whole of digits, 20 Newsgroups,
-MSRP, HellaSWAG and the sets of emotions but SSEC. The other numbers are the publishers' own, unchecked.
+The tests compare these numbers with the docstrings of the readers, and with the files of those sets
+that are available there: parts of CIFAR-10, SNLI, MNLI, QQP and SVHN, and the whole of digits, 20
+Newsgroups, MSRP, HellaSWAG and the emotion sets except SSEC. The other numbers are stated by the
+publishers and unchecked.
 """
 
-# Set -> published file or split -> images, posts or lines without a header; where editions differ by rows
-# without a label, the number of those with one.
+# Set -> published file or split -> images, posts or lines without a header; where versions differ in rows
+# without a label, the number of rows with one.
 ROWS = {
     "fashion_mnist": {"train": 60_000, "test": 10_000},
     "cifar10": {"train": 50_000, "test": 10_000},
@@ -18,7 +19,9 @@ ROWS = {
     "snli": {"train": 549_367, "dev": 9_842, "test": 9_824},
     "mnli": {"train": 392_702, "dev_matched": 9_815},
     "qqp": {"train": 363_846, "dev": 40_430, "test": 0},  # test: labels were never published
-    "twitter_ppdb": {"test": 10_370},  # of the training file only what is left of it is known:
+    "twitter_ppdb": {
+        "test": 10_370
+    },  # for the training file only the number of usable pairs is known:
     "swag": {"train": 73_546, "val": 20_006},
     "hellaswag": {"train": 39_905, "val": 10_042},
     "msrp": {"train": 4_076, "test": 1_725},
@@ -29,5 +32,5 @@ ROWS = {
     "ssec": {"train": 2_914, "test": 1_956},
     "emotion_stimulus": {"all": 2_414},
 }
-# Pairs of TwitterPPDB that are left without those of three votes, as its authors count them.
+# Pairs of TwitterPPDB without those of three votes, as counted by its authors.
 TWITTER_PPDB_PAIRS = {"train": 42_200, "test": 9_324}

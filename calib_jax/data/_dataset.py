@@ -1,4 +1,4 @@
-"""What every reader returns: arrays, labels, stable ids, and what the user should know about them."""
+"""The return value of every reader: arrays, labels, stable ids, and notes for the user."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -14,21 +14,20 @@ class Dataset:
     """One split of a data set.
 
     Attributes:
-      name: of the set.
+      name: Name of the set.
       split: `'train'`, `'val'` or `'test'`.
-      inputs: arrays with one row per example. Images: `image`, uint8 `[n, h, w, c]`. Raw text: `text`,
+      inputs: Arrays with one row per example. Images: `image`, uint8 `[n, h, w, c]`. Raw text: `text`,
         and `pair` for the second of two sentences, objects `[n]`, or `choices`, objects `[n, choices]`.
-        Tokenised text: `input_ids`, `mask` and perhaps `token_type_ids`, int32 `[n, length]`, or
-        `[n, choices, length]`. Empty for a set that streams.
-      labels: int32 `[n]`.
-      ids: int32 `[n]`: the example's position in the set's official files, whatever the split. Two
-        splits cut from the same files share no id.
-      label_names: one per class.
-      notes: what was left out, truncated or not official, one sentence each.
-      mean: of each channel, for pixels in [0, 1].
-      std: likewise.
-      read: for a set that streams: `read(position, rng)` gives the inputs of one example; with a
-        generator as in training (random crop), with `None` as in evaluation.
+        Tokenized text: `input_ids`, `mask` and perhaps `token_type_ids`, int32 `[n, length]`, or
+        `[n, choices, length]`. Empty for a streamed set.
+      labels: Classes, int32 `[n]`.
+      ids: Positions in the set's official files, int32 `[n]`. Two splits of the same files share no id.
+      label_names: Name of each class.
+      notes: Sentences on what was left out, truncated or unofficial.
+      mean: Mean of each channel, for pixels in [0, 1].
+      std: Standard deviation of each channel, likewise.
+      read: For a streamed set, a function `read(position, rng)` that returns the inputs of one example:
+        with a generator as in training (random crop), with `None` as in evaluation.
     """
 
     name: str
@@ -56,7 +55,7 @@ class Dataset:
         return len(self.label_names)
 
     def take(self, positions: Sequence[int] | np.ndarray) -> "Dataset":
-        """The examples at `positions`, in that order."""
+        """Return the examples at `positions`, in that order."""
         positions = np.asarray(positions, np.int64)
         return dataclasses.replace(
             self,
@@ -70,5 +69,5 @@ class Dataset:
 def _read_at(
     read: Read, positions: np.ndarray, position: int, rng: np.random.Generator | None
 ) -> dict[str, np.ndarray]:
-    # A function with a name, not a lambda: worker processes must be able to receive it.
+    # A module-level function, not a lambda: it is pickled for worker processes.
     return read(int(positions[position]), rng)

@@ -11,18 +11,24 @@ _SEED = 0
 
 
 def digits(split: str, data_dir: pathlib.Path | None, *, num_train: int = _POOL) -> Dataset:
-    """1,797 grey 8x8 images of ten digits.
+    """Read scikit-learn's digits: 1,797 gray 8x8 images of ten digits.
 
-    One shuffle (numpy's `default_rng(0)`) cuts them into 500 to train on, 500 for validation and 797
-    for the test. `num_train` takes the first of the 500: few enough, and a network grows
-    over-confident in seconds.
+    One shuffle (numpy's `default_rng(0)`) splits them into 500 for training, 500 for validation and 797
+    for test. With a small `num_train` a network becomes over-confident within seconds.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Ignored.
+      num_train: Number of training images, 1 to 500: the first of the 500.
     """
     from sklearn.datasets import load_digits
 
     if not 1 <= num_train <= _POOL:
-        raise ValueError(f"num_train={num_train}: expected 1 to {_POOL}, the rest is for judging")
+        raise ValueError(
+            f"num_train={num_train}: expected 1 to {_POOL}, the rest is for validation and test"
+        )
     images, labels = load_digits(return_X_y=True)
-    pixels = np.round(images * (255 / 16)).astype(np.uint8)  # they come as 0 to 16
+    pixels = np.round(images * (255 / 16)).astype(np.uint8)  # stored as 0 to 16
     order = np.random.default_rng(_SEED).permutation(len(labels))
     parts = {
         "train": order[:num_train],

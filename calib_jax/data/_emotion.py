@@ -1,12 +1,12 @@
-"""Emotions: three sets to train on, and for each a shifted partner with the same classes.
+"""Emotion detection: three sets to train on, each with a shifted set of the same classes.
 
-| to train on            | classes      | its partner        |
+| training set           | classes      | shifted set        |
 |------------------------|--------------|--------------------|
 | `goemotions`           | Ekman's 6    | `dailydialog`      |
 | `empathetic_dialogues` | Plutchik's 8 | `ssec`             |
 | `isear`                | 6, shame too | `emotion_stimulus` |
 
-As in the paper, a text that comes again with the same class is left out.
+As in the paper, repetitions of a text with the same class are left out.
 """
 
 import csv
@@ -48,7 +48,7 @@ _EMPATHETIC = {
     "surprise": "surprised impressed",
     "trust": "trusting faithful",
 }
-# Answers to ISEAR's questions that report nothing, without brackets and in lower case.
+# Answers in ISEAR without a report, without brackets and in lower case.
 _NO_REPORT = re.compile(
     r"no (response|reponse|description)|blank|none|nothing|never|has not really happened"
     r"|(does not|doesn't) apply|(i am quite \w+, )?not applicable( to myself)?"
@@ -60,29 +60,37 @@ _NO_REPORT = re.compile(
 )
 _TAGGED = re.compile(r"<(\w+)>(.*)<[\\/]\1>")
 _CAUSE = re.compile(r"<[\\/]?cause>")
-# Joiner, variation selectors and skin tones, which change an emoji that comes before them.
+# Joiner, variation selectors and skin tones, which modify the emoji before them.
 _EMOJI_PARTS = frozenset("\u200d\ufe0e\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
 _SPACE_BEFORE_MARK = re.compile(r" (?=[!?.,])")
-_FINE_TUNING = 0.05  # of a shifted set's training part: what the paper adapts to it with
+_FINE_TUNING = 0.05  # fraction of a shifted set's training data that the paper fine-tunes with
 
 
 def goemotions(
     split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01
 ) -> Dataset:
-    """54,263 comments on Reddit with some of 27 emotions, grouped into Ekman's six.
+    """Read GoEmotions: 54,263 comments on Reddit with some of 27 emotions, grouped into Ekman's six.
 
-    The label neutral does not count; comments without another, and those whose emotions belong to
-    several groups, are left out. Two comments are the same if they differ in nothing but emojis, the
-    amount of white space, and a space before a punctuation mark: the paper does not state its rule, and
-    this one gives every number of its table 13, 27,963 / 3,524 / 3,533 comments in all. So all
-    comments of nothing but emojis are the same. A comment that is kept is kept as it was written.
+    The label neutral is ignored; comments without another label, and those with emotions of several
+    groups, are left out. Two comments are duplicates if they differ only in emojis, the amount of white
+    space, or a space before a punctuation mark: the paper does not state its rule, and this one gives
+    every number of its table 13, 27,963 / 3,524 / 3,533 comments in total. All comments that consist of
+    emojis are therefore duplicates. The text of a comment is not changed.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Demszky et al., 2020, arXiv:2005.00547.
     """
-    part = {"val": "dev"}.get(split, split)
+    file_split = {"val": "dev"}.get(split, split)
     path = find(
         "goemotions",
         data_dir,
-        (f"goemotions/{part}.tsv", f"goemotions/data/{part}.tsv"),
-        f"Get {part}.tsv and emotions.txt from goemotions/data of github.com/google-research/"
+        (f"goemotions/{file_split}.tsv", f"goemotions/data/{file_split}.tsv"),
+        f"Get {file_split}.tsv and emotions.txt from goemotions/data of github.com/google-research/"
         "google-research and put them in <data folder>/goemotions/.",
     )
     emotions = lines(path.with_name("emotions.txt"), "it names the labels")
@@ -98,11 +106,11 @@ def goemotions(
         if not text or any(label not in numbers for label in labels):
             table.malformed(row, f"label {cells[1][:20]!r}" if text else "empty text")
             continue
-        found = {c for label in labels if (c := numbers[label]) is not None}
-        if len(found) == 1:
-            table.add_once(row, found.pop(), text, _without_emojis(text))
+        classes_found = {c for label in labels if (c := numbers[label]) is not None}
+        if len(classes_found) == 1:
+            table.add_once(row, classes_found.pop(), text, _without_emojis(text))
         else:
-            table.leave_out(row, "have several classes" if found else "are neutral")
+            table.leave_out(row, "have several classes" if classes_found else "are neutral")
     return table.dataset(split, EKMAN, ROWS["goemotions"][split])
 
 
@@ -115,16 +123,24 @@ def _without_emojis(text: str) -> str:
 def empathetic_dialogues(
     split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01
 ) -> Dataset:
-    """24,847 situations that people felt one of 32 emotions in, grouped into Plutchik's eight.
+    """Read EmpatheticDialogues: 24,847 situations with one of 32 emotions, grouped into Plutchik's eight.
 
-    Of each conversation only the situation is read: its first row's prompt. Paper: 18 situations fewer
-    to train on, and one of another class in each other split, by rules that it does not state.
+    Only the situation of each conversation is used: the prompt of its first row. Paper: 18 training
+    situations fewer, and one of another class in each other split, by unstated rules.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Rashkin et al., 2019, arXiv:1811.00207.
     """
-    part = {"val": "valid"}.get(split, split)
+    file_split = {"val": "valid"}.get(split, split)
     path = find(
         "empathetic_dialogues",
         data_dir,
-        (f"empatheticdialogues/{part}.csv",),
+        (f"empatheticdialogues/{file_split}.csv",),
         "Get empatheticdialogues.tar.gz of github.com/facebookresearch/EmpatheticDialogues and unpack "
         "it to <data folder>/empatheticdialogues/.",
     )
@@ -132,7 +148,7 @@ def empathetic_dialogues(
     table = Table("empathetic_dialogues", max_malformed)
     conversation = None
     for row in table.read(path, header="conv_id"):
-        # Commas of the text are written _comma_, and quotes mean nothing.
+        # Commas of the text are written _comma_, and quotes have no special meaning.
         cells = row.text.split(",")
         if not 8 <= len(cells) <= 9:  # the ninth: candidates for an answer
             table.malformed(row, f"{len(cells)} of 8 columns")
@@ -149,12 +165,20 @@ def empathetic_dialogues(
 
 
 def isear(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01) -> Dataset:
-    """7,666 reports of situations in which students felt one of seven emotions.
+    """Read ISEAR: 7,666 reports of situations in which students felt one of seven emotions.
 
-    Guilt is left out, as the partner set does not have it, and so are reports of nothing. 60 % of the
-    rest are the training split, 20 % each validation and test, with the same shares of each class.
-    Paper: 154 reports of nothing, guilt included, by a rule it does not state; here a pattern finds
-    157. It was fitted to what the paper keeps, 6,395 reports, and differs by one in two classes.
+    Guilt, which the shifted set does not have, and answers without a report are left out. 60 % of the
+    rest are the training split, 20 % each validation and test, stratified by class. Paper: 154 answers
+    without a report, guilt included, by an unstated rule; here: a pattern matches 157, chosen to
+    reproduce the paper's 6,395 reports; it differs by one in two classes.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Scherer and Wallbott, 1994, Journal of Personality and Social Psychology 66.
     """
     path = find(
         "isear",
@@ -188,20 +212,31 @@ def isear(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0
 def dailydialog(
     split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01
 ) -> Dataset:
-    """13,118 dialogues of daily life; those of their turns that have one of Ekman's emotions.
+    """Read DailyDialog: the turns of 13,118 dialogues that have one of Ekman's emotions.
 
-    The partner of `goemotions`. An id is a turn's place among all turns of its split's file.
+    The shifted set of `goemotions`. An id is a turn's position among all turns of the file of its
+    split.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Li et al., 2017, arXiv:1710.03957.
     """
-    part = {"val": "validation"}.get(split, split)
+    file_split = {"val": "validation"}.get(split, split)
     path = find(
         "dailydialog",
         data_dir,
-        (f"ijcnlp_dailydialog/{part}.zip",),
+        (f"ijcnlp_dailydialog/{file_split}.zip",),
         "Get ijcnlp_dailydialog.zip from yanran.li/dailydialog and unzip it "
         "to <data folder>/ijcnlp_dailydialog/ (the archives in it stay as they are).",
     )
     table = Table("dailydialog", max_malformed)
-    texts, emotions = (f"{part}/dialogues_{kind}{part}.txt" for kind in ("", "emotion_"))
+    texts, emotions = (
+        f"{file_split}/dialogues_{kind}{file_split}.txt" for kind in ("", "emotion_")
+    )
     try:
         with zipfile.ZipFile(path) as archive:
             dialogues = io.BytesIO(archive.read(texts))
@@ -223,7 +258,7 @@ def dailydialog(
 def _add_turns(
     table: Table, dialogue: Row, position: int, turns: list[str], numbers: list[str]
 ) -> None:
-    """Keeps the turns of a dialogue that have an emotion: 1 to 6, in the order of `EKMAN`."""
+    """Add the turns of a dialogue that have an emotion: 1 to 6, in the order of `EKMAN`."""
     if len(turns) != len(numbers) or not set(numbers) <= set("0123456"):
         table.malformed(dialogue, f"{len(turns)} turns, {len(numbers)} emotions")
         return
@@ -236,16 +271,24 @@ def _add_turns(
 
 
 def ssec(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01) -> Dataset:
-    """4,870 tweets; those that two thirds of the annotators gave exactly one of Plutchik's emotions.
+    """Read SSEC: 4,870 tweets, with one of Plutchik's eight emotions.
 
-    The partner of `empathetic_dialogues`. Of the training file, 5 % are the training split, to
-    fine-tune with, and the rest is validation, with the same shares of each class. The paper's text has
-    it the other way round, but its table 17 has the larger part for validation, as here. Of the
-    published file these rules leave 1,286 tweets for validation; the table has 1,274. The files are not
-    at hand for the tests.
+    The shifted set of `empathetic_dialogues`. Tweets to which two thirds of the annotators gave exactly
+    one emotion are kept. 5 % of the training file are the training split, for fine-tuning, and the rest
+    is validation, stratified by class. The paper's text swaps the two, but its table 17 has the larger
+    part for validation, as here. These rules give 1,286 validation tweets; the table has 1,274. The
+    files are not available to the tests.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Schuff et al., 2017, WASSA.
     """
-    part = "test" if split == "test" else "train"
-    file = f"{part}-combined-0.66.csv"
+    file_split = "test" if split == "test" else "train"
+    file = f"{file_split}-combined-0.66.csv"
     path = find(
         "ssec",
         data_dir,
@@ -265,14 +308,14 @@ def ssec(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.
         *marks, text = cells
         text = unquote(text).strip()
         wrong = [m for m, e in zip(marks, PLUTCHIK, strict=True) if m.lower() not in ("---", e)]
-        found = [label for label, mark in enumerate(marks) if mark != "---"]
+        marked = [label for label, mark in enumerate(marks) if mark != "---"]
         if wrong or not text:
             table.malformed(row, f"emotion {wrong[0][:20]!r}" if wrong else "empty text")
-        elif len(found) == 1:
-            table.add_once(row, found[0], text)
+        elif len(marked) == 1:
+            table.add_once(row, marked[0], text)
         else:
-            table.leave_out(row, "have several emotions" if found else "have no emotion")
-    dataset = table.dataset(split, PLUTCHIK, ROWS["ssec"][part])
+            table.leave_out(row, "have several emotions" if marked else "have no emotion")
+    dataset = table.dataset(split, PLUTCHIK, ROWS["ssec"][file_split])
     if split == "test":
         return dataset
     train, val = stratified(dataset.labels, (round(_FINE_TUNING * len(dataset)),))
@@ -282,11 +325,20 @@ def ssec(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.
 def emotion_stimulus(
     split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01
 ) -> Dataset:
-    """2,414 sentences with one of seven emotions: the csv edition or the authors' tagged files.
+    """Read Emotion-Stimulus: 2,414 sentences with one of seven emotions.
 
-    The partner of `isear`, which has no surprise: left out. 5 % are the training split, to fine-tune
-    with, and the rest is halved into validation and test, with the same shares of each class. Paper:
-    2,199 sentences; here 2,197, as all that are repeated are left out.
+    The files are the authors' tagged ones or one csv.
+    The shifted set of `isear`, which does not have surprise: left out. 5 % are the training split, for
+    fine-tuning, and the rest is halved into validation and test, stratified by class. Paper: 2,199
+    sentences; here: 2,197, because all repetitions are left out.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Ghazi, Inkpen and Szpakowicz, 2015, CICLing.
     """
     folders = ("emotion-stimulus", "emotion-stimulus/Dataset", "emotion-cause/Dataset", "Dataset")
     path = find(
@@ -319,9 +371,9 @@ def emotion_stimulus(
 
 
 def _tagged(line: str) -> tuple[str, str]:
-    r"""Emotion and sentence of a line like `<sad>It was sad <cause>to go<\cause> . <\sad>`."""
-    found = _TAGGED.fullmatch(line.strip())
-    return (found[1], _CAUSE.sub(" ", found[2])) if found else ("", "")
+    r"""Return emotion and sentence of a line like `<sad>It was sad <cause>to go<\cause> . <\sad>`."""
+    match = _TAGGED.fullmatch(line.strip())
+    return (match[1], _CAUSE.sub(" ", match[2])) if match else ("", "")
 
 
 def _comma_separated(line: str) -> tuple[str, str]:

@@ -34,10 +34,19 @@ def fashion_mnist(
     num_val: int = 5000,
     max_malformed: float = 0.01,
 ) -> Dataset:
-    """60,000 + 10,000 grey 28x28 images of ten garments.
+    """Read Fashion-MNIST: 60,000 + 10,000 gray 28x28 images of ten garments.
 
-    Validation: the first `num_val` training images in the order of numpy's
+    Validation is the first `num_val` training images in the order of numpy's
     `default_rng(0).permutation`.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      num_val: Number of validation images.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Xiao, Rasul and Vollgraf, 2017, arXiv:1708.07747.
     """
     prefix = "t10k" if split == "test" else "train"
     images_path = _find(data_dir, f"{prefix}-images-idx3-ubyte")
@@ -68,7 +77,7 @@ def _find(data_dir: pathlib.Path | None, file: str) -> pathlib.Path:
 
 
 def _read_idx(path: pathlib.Path, ndim: int) -> np.ndarray:
-    """An idx file of bytes: two zeros, the type 8, the number of axes, their big-endian lengths, data."""
+    """Read an idx file: two zeros, type 8 (bytes), number of axes, their big-endian lengths, data."""
     content = path.read_bytes()
     if path.suffix == ".gz":
         try:

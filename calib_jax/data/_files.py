@@ -1,4 +1,4 @@
-"""What all readers share: finding files, counting malformed rows, cutting off a validation part."""
+"""Helpers of all readers: finding files, counting malformed rows, splitting off a validation set."""
 
 import glob
 import os
@@ -7,30 +7,30 @@ from collections.abc import Sequence
 
 import numpy as np
 
-_SHOWN = 5  # places named in a note; the count is always complete
+_SHOWN = 5  # rows listed in a note; the count is always complete
 
 
 def find(
     name: str, data_dir: pathlib.Path | None, patterns: Sequence[str], how: str
 ) -> pathlib.Path:
-    """The first path that fits one of the patterns.
+    """Return the first path that matches one of the patterns.
 
     Args:
-      name: of the set, for the message.
-      data_dir: where relative patterns start; `None` if the user named no folder.
-      patterns: glob patterns, best first; of several paths that fit one, the last by name (the
+      name: Name of the set, for the message.
+      data_dir: Root of relative patterns; `None` if no folder is set.
+      patterns: Glob patterns, best first; of several matches of one, the last by name is taken (the
         newest version of a tfds set).
-      how: where to get the set and how it must lie in the folder, in one sentence.
+      how: Sentence on where to get the set and where to put it.
     """
-    places = []
+    searched = []
     for pattern in patterns:
         if data_dir is None and not os.path.isabs(pattern):
             continue
         root = str(data_dir or "")
-        places.append(os.path.join(root, pattern))
-        if found := glob.glob(os.path.join(glob.escape(root), pattern)):
-            return pathlib.Path(max(found))
-    where = f" Looked for {', '.join(places)}." if places else ""
+        searched.append(os.path.join(root, pattern))
+        if paths := glob.glob(os.path.join(glob.escape(root), pattern)):
+            return pathlib.Path(max(paths))
+    where = f" Looked for {', '.join(searched)}." if searched else ""
     if data_dir is None:
         where += " No data folder was named: pass data_dir (config.data.dir) or set CALIB_JAX_DATA."
     elif not data_dir.is_dir():
@@ -39,18 +39,18 @@ def find(
 
 
 def lines(path: pathlib.Path, why: str) -> list[str]:
-    """The lines of a small text file that belongs to a set, without blank ones at its end."""
+    """Return the lines of a small text file that belongs to a set, without trailing blank lines."""
     if not path.is_file():
         raise ValueError(f"{path} is missing: {why}; unpack the whole archive")
     return path.read_text(encoding="utf-8").rstrip().split("\n")
 
 
 class Malformed:
-    """Counts rows that cannot be used; too many of them stop the run.
+    """Count malformed rows; too many of them are an error.
 
     Attributes:
-      name: of the set.
-      max_fraction: of the rows that may be malformed.
+      name: Name of the set.
+      max_fraction: Largest fraction of malformed rows.
     """
 
     def __init__(self, name: str, max_fraction: float) -> None:
@@ -61,18 +61,18 @@ class Malformed:
         self._rows: list[str] = []
 
     def add(self, path: pathlib.Path, line: int, why: str) -> None:
-        """Leaves out row `line` of a file, counted from 1; the path is named with its parent folder."""
+        """Count row `line` of a file, from 1; the note has the file name and its parent folder."""
         self._rows.append(f"{path.parent.name}/{path.name}:{line} ({why})")
 
     def labels(self, path: pathlib.Path, labels: np.ndarray, num_classes: int) -> np.ndarray:
-        """Which labels of a file are classes; the others are malformed."""
+        """Return which labels of a file are valid, bool `[n]`; count the others as malformed."""
         good = (labels >= 0) & (labels < num_classes)
         for row in np.flatnonzero(~good):
             self.add(path, int(row) + 1, f"label {labels[row]} of {num_classes} classes")
         return good
 
     def notes(self, total: int) -> tuple[str, ...]:
-        """What to tell the user, of `total` rows read; raises if too many are malformed."""
+        """Return the note for the user, of `total` rows; raise if too many are malformed."""
         if not self._rows:
             return ()
         shown = ", ".join(self._rows[:_SHOWN]) + (", …" if len(self._rows) > _SHOWN else "")
@@ -88,11 +88,17 @@ class Malformed:
 def split_positions(
     name: str, split: str, n: int, num_val: int, order: np.ndarray | None = None
 ) -> np.ndarray:
-    """Which of `n` examples belong to a split.
+    """Return the positions of a split among `n` examples.
 
-    The test files are one split. The training files are two: shuffled, the first `num_val` are for
-    validation and the rest to train on. `order` is the shuffled positions, without it
-    `numpy.random.default_rng(0).permutation(n)`.
+    The test files are one split. The training files are two: after a shuffle, the first `num_val`
+    examples are validation and the rest training.
+
+    Args:
+      name: Name of the set, for the message.
+      split: `'train'`, `'val'` or `'test'`.
+      n: Number of examples in the files.
+      num_val: Number of validation examples.
+      order: Shuffled positions `[n]`; by default `numpy.random.default_rng(0).permutation(n)`.
     """
     if split == "test":
         return np.arange(n)
@@ -106,8 +112,8 @@ def split_positions(
     return order[:num_val] if split == "val" else order[num_val:]
 
 
-def official(what: str, found: int, expected: int) -> tuple[str, ...]:
-    """A note if a set is not complete: a sample is welcome, but never passes for the whole."""
-    if found == expected:
+def official(what: str, count: int, expected: int) -> tuple[str, ...]:
+    """Return a note if a set is incomplete: samples are accepted, but reported."""
+    if count == expected:
         return ()
-    return (f"not the complete set: {found} of {expected} {what}",)
+    return (f"not the complete set: {count} of {expected} {what}",)

@@ -30,26 +30,35 @@ def imagenet(
     halve_validation: bool = False,
     cache_dir: str | os.PathLike[str] = "~/.cache/calib_jax",
 ) -> Dataset:
-    """1,281,167 + 50,000 color images of 1,000 classes, 224x224 when read.
+    """Read ImageNet: 1,281,167 + 50,000 color images of 1,000 classes, 224x224 when read.
 
     The official test images have no labels, so the official validation images are the test split.
-    Validation: the first `num_val` training images in the order of numpy's
+    Validation is the first `num_val` training images in the order of numpy's
     `default_rng(0).permutation`. An id is the record's position in its tfds split.
 
     With `halve_validation`, as in the AutoLabel paper, all training images are the training split, and
     the official validation images are halved at random (`default_rng(0).permutation`): 25,000 for
     validation, 25,000 for test.
 
-    Training reads a random part of the image (8 to 100 % of its area, sides 3:4 to 4:3) and mirrors
-    every second one; evaluation scales the shorter side to 256 and takes the center.
+    Training reads a random crop (8 to 100 % of the area, aspect ratio 3:4 to 4:3) and flips it with
+    probability 0.5; evaluation scales the shorter side to 256 and takes the center.
 
-    The labels lie among the images, so the first use reads through the whole split once (minutes);
-    they are then kept in `cache_dir`. The images are not at hand for the tests, which check the numbers
-    of the completeness check only.
+    Labels are stored with the images, so the first use reads the whole split once (minutes) and caches
+    them. The images are not available to the tests, which only check the numbers of examples.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      num_val: Number of validation images.
+      halve_validation: Whether validation and test are halves of the official validation images.
+      cache_dir: Folder of the cached labels.
+
+    References:
+      Russakovsky et al., 2015, arXiv:1409.0575.
     """
     official_train = split == "train" or (split == "val" and not halve_validation)
-    part = "train" if official_train else "validation"
-    records = prepared(find_imagenet(data_dir), part, cache_dir)
+    tfds_split = "train" if official_train else "validation"
+    records = prepared(find_imagenet(data_dir), tfds_split, cache_dir)
     n = len(records.labels)
     whole = Dataset(
         name="imagenet",
@@ -58,7 +67,7 @@ def imagenet(
         labels=records.labels,
         ids=np.arange(n, dtype=np.int32),
         label_names=records.label_names,
-        notes=official("images", n, ROWS["imagenet"][part]),
+        notes=official("images", n, ROWS["imagenet"][tfds_split]),
         mean=MEAN,
         std=STD,
         read=partial(read, records.source),
@@ -86,11 +95,10 @@ class Records(NamedTuple):
     """One split of a prepared set.
 
     Attributes:
-      source: gives a record by its position.
-      label_names: one per class: its number in WordNet.
-      labels: int32 `[n]`.
-      files: name of each image's file, str `[n]`; of training images, whose many names nobody asks
-        for, `[0]`.
+      source: Random access to the records by position.
+      label_names: WordNet id of each class.
+      labels: Classes, int32 `[n]`.
+      files: Names of the image files, str `[n]`; empty for training images, whose names are not needed.
     """
 
     source: Any
@@ -99,18 +107,18 @@ class Records(NamedTuple):
     files: np.ndarray
 
 
-def prepared(info: pathlib.Path, part: str, cache_dir: str | os.PathLike[str]) -> Records:
-    """Open one split of the prepared folder that `info` is the description of."""
-    source, names = _tfds.open_split(info.parent, part)
+def prepared(info: pathlib.Path, tfds_split: str, cache_dir: str | os.PathLike[str]) -> Records:
+    """Open one split of the prepared folder that contains `info`."""
+    source, names = _tfds.open_split(info.parent, tfds_split)
     # The fingerprint of a prepared set: versions, shard lengths and checksums are in this file.
-    key = hashlib.sha256(info.read_bytes() + part.encode()).hexdigest()
+    key = hashlib.sha256(info.read_bytes() + tfds_split.encode()).hexdigest()
     index = cached(
-        pathlib.Path(cache_dir), f"imagenet_index_{key[:24]}", partial(_index, source, part)
+        pathlib.Path(cache_dir), f"imagenet_index_{key[:24]}", partial(_index, source, tfds_split)
     )
     return Records(source, names, index["labels"], index["files"])
 
 
-def _index(source: Any, part: str) -> dict[str, np.ndarray]:
+def _index(source: Any, tfds_split: str) -> dict[str, np.ndarray]:
     """Read through a split for its labels and, but for the training split, the names of its files."""
     labels = np.empty(len(source), np.int32)
     files: list[str] = []
@@ -118,7 +126,7 @@ def _index(source: Any, part: str) -> dict[str, np.ndarray]:
         rows = range(start, min(start + _CHUNK, len(source)))
         records = source.__getitems__(rows)
         labels[rows.start : rows.stop] = [record["label"] for record in records]
-        if part != "train":
+        if tfds_split != "train":
             files += [os.fsdecode(record["file_name"]) for record in records]
     return {"labels": labels, "files": np.array(files, str)}
 
@@ -126,7 +134,7 @@ def _index(source: Any, part: str) -> dict[str, np.ndarray]:
 def read(
     source: Any, position: int, rng: np.random.Generator | None, *, cropped: bool = False
 ) -> dict[str, np.ndarray]:
-    """Decode the image of a record; `cropped` if it was before it was stored."""
+    """Decode the image of a record; `cropped` if it was cropped before it was stored."""
     from PIL import Image
 
     record = source[position]
@@ -147,12 +155,12 @@ def read(
 def _box(
     width: int, height: int, rng: np.random.Generator | None
 ) -> tuple[float, float, float, float]:
-    """What the network sees of an image: the centre, or in training a random part."""
-    return _centre(width, height) if rng is None else _random_box(width, height, rng)
+    """Return the crop box of an image: the center, or in training a random part."""
+    return _center(width, height) if rng is None else _random_box(width, height, rng)
 
 
-def _centre(width: int, height: int) -> tuple[float, float, float, float]:
-    """What is left of the image when its shorter side is scaled to 256 and the middle 224 are kept."""
+def _center(width: int, height: int) -> tuple[float, float, float, float]:
+    """Return the box of the center 224 pixels after scaling the shorter side to 256."""
     side = min(width, height) * _SIDE / _RESIZED
     x, y = (width - side) / 2, (height - side) / 2
     return x, y, x + side, y + side
@@ -161,7 +169,7 @@ def _centre(width: int, height: int) -> tuple[float, float, float, float]:
 def _random_box(
     width: int, height: int, rng: np.random.Generator
 ) -> tuple[float, float, float, float]:
-    """A random part of 8 to 100 % of the area and sides 3:4 to 4:3."""
+    """Draw a box of 8 to 100 % of the area and an aspect ratio of 3:4 to 4:3."""
     for _ in range(10):
         area = width * height * rng.uniform(0.08, 1)
         ratio = math.exp(rng.uniform(math.log(3 / 4), math.log(4 / 3)))
@@ -169,4 +177,4 @@ def _random_box(
         if 0 < w <= width and 0 < h <= height:
             x, y = int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1))
             return x, y, x + w, y + h
-    return _centre(width, height)  # a very long image, for which no draw fitted
+    return _center(width, height)  # a very long image, into which no draw fits

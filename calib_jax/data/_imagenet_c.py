@@ -15,7 +15,9 @@ from calib_jax.data._files import find, official
 from calib_jax.data._imagenet import Records, find_imagenet, prepared, read
 from calib_jax.data._tiny_imagenet import MEAN, STD
 
-_TFDS = "imagenet2012_corrupted"  # tfds's builder, which makes the images instead of reading them
+_TFDS = (
+    "imagenet2012_corrupted"  # tfds's builder, which generates the images instead of reading them
+)
 
 
 def imagenet_c(
@@ -26,15 +28,24 @@ def imagenet_c(
     severity: int = 5,
     cache_dir: str | os.PathLike[str] = "~/.cache/calib_jax",
 ) -> Dataset:
-    """ImageNet's 50,000 test images under one of 19 corruptions at a severity of 1 to 5.
+    """Read ImageNet-C: ImageNet's 50,000 test images under one of 19 corruptions.
 
-    Read from the published folders, `<corruption>/<severity>/<wnid>/<file>.JPEG`. There is a test split
-    only. By the names of the files the images are matched to ImageNet's test images, which must be
-    there too: ids and labels are theirs.
+    The published folders are `<corruption>/<severity>/<wnid>/<file>.JPEG`. Images are matched by file
+    name to ImageNet's test images, which must also be available and provide ids and labels.
 
-    tfds's `imagenet2012_corrupted` does not read the published images: it makes images of its own from
-    ImageNet's by the published procedure. Where these are prepared and the published ones are not there,
-    they are read, under that builder's name and with a note.
+    tfds's `imagenet2012_corrupted` does not contain the published images: it generates images from
+    ImageNet's by the published procedure. If only those are available, they are read under the name of
+    that builder, with a note.
+
+    Args:
+      split: `'test'`, the only one.
+      data_dir: Data folder.
+      corruption: Name of the corruption.
+      severity: Severity, 1 to 5.
+      cache_dir: Folder of the cached labels.
+
+    References:
+      Hendrycks and Dietterich, 2019, arXiv:1903.12261.
     """
     path = find(
         "imagenet_c",
@@ -60,7 +71,7 @@ def imagenet_c(
 
 
 def corrupted_patterns(corruption: str, severity: int) -> dict[str, str]:
-    """Return where the corrupted images may be, the published ones first, and what the set is called."""
+    """Return glob patterns of corrupted images, the published ones first, with the name of the set."""
     published = {
         f"{folder}{group}/{corruption}/{severity}": "imagenet_c"
         for folder in ("ImageNet-C", "imagenet-c")
@@ -71,7 +82,7 @@ def corrupted_patterns(corruption: str, severity: int) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class _Files:
-    """Images in a folder, given as a prepared set's records are."""
+    """Images in a folder, with the interface of a prepared set's records."""
 
     folder: pathlib.Path
     paths: np.ndarray
@@ -113,7 +124,7 @@ def _matched(
 def _check_classes(
     folder: pathlib.Path, paths: np.ndarray, dataset: Dataset, clean: Records
 ) -> None:
-    """Refuse folders whose names are not the classes of the images in them."""
+    """Raise if the name of a folder is not the class of the images in it."""
     wnid = {path.partition("/")[2]: path.partition("/")[0] for path in paths.tolist()}
     files = clean.files[dataset.ids].tolist()
     for file, label in zip(files, dataset.labels, strict=True):

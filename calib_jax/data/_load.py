@@ -1,4 +1,4 @@
-"""One door to all sets."""
+"""All data sets by name."""
 
 import inspect
 import os
@@ -62,15 +62,21 @@ SPLITS = ("train", "val", "test")
 def load(
     name: str, split: str, data_dir: str | os.PathLike[str] | None = None, **options: Any
 ) -> Dataset:
-    """Reads one split of a data set.
+    """Read one split of a data set.
 
     Args:
-      name: one of `NAMES`.
-      split: `'train'`, `'val'` or `'test'`. Where a set has no validation split of its own, it is a
-        seeded part of its training split; each reader says how it is drawn.
-      data_dir: the folder that holds the sets as their publishers distribute them; without it, the
-        environment variable `CALIB_JAX_DATA`.
-      options: of the reader, by keyword.
+      name: Name of the set, one of `NAMES`.
+      split: `'train'`, `'val'` or `'test'`. If a set has no official validation split, it is a seeded
+        part of the training split; the docstring of each reader describes it.
+      data_dir: Folder of the sets as their publishers distribute them; by default, the environment
+        variable `CALIB_JAX_DATA`.
+      **options: Keyword options of the reader.
+
+    Returns:
+      The split.
+
+    >>> load("digits", "test").inputs["image"].shape
+    (797, 8, 8, 1)
     """
     if name not in _READERS:
         raise ValueError(f"data set {name!r}: {expected_one_of(name, NAMES)}")
@@ -89,16 +95,16 @@ def load(
 def corrupted_set(
     name: str, corruption: str, severity: int, data_dir: str | os.PathLike[str] | None = None
 ) -> str:
-    """Return the name of the set whose corrupted images of `name` are there; '' if there are none.
+    """Return the name of the set that has corrupted images of `name`; `''` if there is none.
 
     Args:
-      name: of the clean set.
-      corruption: name of the corruption.
-      severity: 1 to 5.
-      data_dir: as in `load`.
+      name: Name of the clean set.
+      corruption: Name of the corruption.
+      severity: Severity, 1 to 5.
+      data_dir: Data folder, as in `load`.
     """
     folder = _folder(data_dir)
-    patterns: dict[str, str] = {}  # to the set's name
+    patterns: dict[str, str] = {}  # pattern -> name of the set
     if name in FOLDERS:
         patterns = {f"{FOLDERS[name]}/{corruption}.npy": f"{name}_c"}
     elif name == "imagenet":

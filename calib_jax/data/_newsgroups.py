@@ -24,16 +24,26 @@ def newsgroups(
     num_val: int = 900,
     max_malformed: float = 0.01,
 ) -> Dataset:
-    """18,846 posts to twenty newsgroups, without their headers.
+    """Read 20 Newsgroups: 18,846 posts to twenty newsgroups, without their headers.
 
-    As in the papers, all posts are shuffled: the last 20 % are the test split, the `num_val` before
-    them validation, the rest training (numpy's `default_rng(0).permutation`). With `by_date` the test
+    As in the papers, all posts are shuffled (numpy's `default_rng(0).permutation`): the last 20 % are
+    the test split, the `num_val` before them validation, the rest training. With `by_date` the test
     split is the publisher's, of later posts, and validation the first `num_val` of its training posts
-    in the order of `default_rng(0).permutation`: a shift in time, for which validation is no guide.
-    An id is a post's place among all posts, train folder first, whichever way they are split.
+    in the order of `default_rng(0).permutation`: a shift in time that validation does not show. An id
+    is a post's position among all posts, train folder first, whatever the split.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      by_date: Whether the test split is the publisher's, by date.
+      num_val: Number of validation posts.
+      max_malformed: Largest fraction of malformed posts.
+
+    References:
+      Lang, 1995, ICML.
     """
     home = os.path.expanduser("~/scikit_learn_data")
-    found = find(
+    path = find(
         "newsgroups",
         data_dir,
         (
@@ -47,36 +57,36 @@ def newsgroups(
         ),
         _HOW,
     )
-    if found.name == _PICKLE:
+    if path.name == _PICKLE:
         raise ValueError(
-            f"newsgroups: {found} is a pickle, which can run any program when it is opened, "
+            f"newsgroups: {path} is a pickle, which can run any program when it is opened, "
             f"so it is not. {_HOW}"
         )
     malformed = Malformed("newsgroups", max_malformed)
     texts: list[str | None] = []
     groups: list[str] = []
     count = {}
-    for part in ("train", "test"):
-        folder = found.parent / f"20news-bydate-{part}"
+    for folder_split in ("train", "test"):
+        folder = path.parent / f"20news-bydate-{folder_split}"
         posts = sorted(folder.glob("*/*"))
         if not posts:
             raise ValueError(f"newsgroups: there are no posts in {folder}. {_HOW}")
-        texts += [_body(path, malformed) for path in posts]
-        groups += [path.parent.name for path in posts]
-        count[part] = len(posts)
+        texts += [_body(post, malformed) for post in posts]
+        groups += [post.parent.name for post in posts]
+        count[folder_split] = len(posts)
 
     n = len(texts)
     if by_date:
-        n_part = count["test" if split == "test" else "train"]
-        positions = split_positions("newsgroups", split, n_part, num_val)
+        n_split = count["test" if split == "test" else "train"]
+        positions = split_positions("newsgroups", split, n_split, num_val)
         positions = positions + (count["train"] if split == "test" else 0)
     else:
         order = np.random.default_rng(0).permutation(n)
         rest, positions = np.split(order, [n - n // 5])
         if split != "test":
-            # Validation is the end of the rest; turned round, it is where split_positions looks.
-            turned = np.roll(rest, num_val)
-            positions = split_positions("newsgroups", split, len(rest), num_val, turned)
+            # Validation is the end of the rest; rotated to the front, where split_positions takes it.
+            rotated = np.roll(rest, num_val)
+            positions = split_positions("newsgroups", split, len(rest), num_val, rotated)
     positions = np.array([i for i in positions if texts[i] is not None], np.int64)
     names = tuple(sorted(set(groups)))
     classes = {name: label for label, name in enumerate(names)}
@@ -84,8 +94,8 @@ def newsgroups(
     notes = malformed.notes(n)
     if empty:
         notes += (f"{empty} of {len(positions)} posts are empty without their header; kept",)
-    for part, expected in ROWS["newsgroups"].items():
-        notes += official(f"{part} posts", count[part], expected)
+    for folder_split, expected in ROWS["newsgroups"].items():
+        notes += official(f"{folder_split} posts", count[folder_split], expected)
     return Dataset(
         name="newsgroups",
         split=split,
@@ -98,7 +108,7 @@ def newsgroups(
 
 
 def _body(path: pathlib.Path, malformed: Malformed) -> str | None:
-    """What follows the header, which ends at the first blank line."""
+    """Return the text after the header, which ends at the first blank line."""
     _, blank, body = path.read_text(encoding="latin-1").partition("\n\n")
     if not blank:
         malformed.add(path, 1, "no blank line after the header")

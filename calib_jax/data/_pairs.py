@@ -1,7 +1,7 @@
 """Pairs of sentences: inference (SNLI, MNLI) and paraphrase (QQP, TwitterPPDB, MSRP).
 
-Each set is read as its publisher distributes it and, where Desai & Durrett (2020) have it, from their
-archive `calibration_data/`; the publisher's files go first.
+Each set is read from the publisher's files or, if they are missing, from the archive
+`calibration_data/` of Desai and Durrett (2020, arXiv:2003.07892), if it contains the set.
 """
 
 import pathlib
@@ -21,7 +21,7 @@ _VOTES = re.compile(r"\((\d), ?\d\)")  # "(4, 6)": four of six say that it is a 
 
 
 class _Columns(NamedTuple):
-    """Where a tab-separated file has what; `number` is 0 where it differs between splits."""
+    """Columns of a tab-separated file; `number` is 0 if it differs between splits."""
 
     first: int
     second: int
@@ -36,43 +36,60 @@ def snli(
     official_test: bool = False,
     max_malformed: float = 0.01,
 ) -> Dataset:
-    """569,033 labeled pairs: the second sentence follows from the first, contradicts it, or neither.
+    """Read SNLI: 569,033 labeled pairs of sentences.
 
-    As in the papers, validation and test are halves of the dev file, drawn by position. With
-    `official_test` they are the dev and the test file. Pairs without a majority label (`-`) are left
-    out.
+    The second sentence follows from the first, contradicts it, or neither.
+    As in the papers, validation and test are random halves of the dev file. Pairs without a majority
+    label (`-`) are left out.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      official_test: Whether validation and test are the dev and the test file.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Bowman et al., 2015, arXiv:1508.05326.
     """
-    part = _part(split, official_test)
+    file_split = _file_split(split, official_test)
     source = locate(
         "snli",
         split,
         data_dir,
-        (f"snli_1.0/snli_1.0_{part}.jsonl", f"SNLI/{part}.tsv"),
+        (f"snli_1.0/snli_1.0_{file_split}.jsonl", f"SNLI/{file_split}.tsv"),
         "SNLI",
         "Get snli_1.0.zip from nlp.stanford.edu/projects/snli and unzip it to <data folder>/snli_1.0/.",
         whole=official_test,
     )
-    expected = ROWS["snli"][part]
+    expected = ROWS["snli"][file_split]
     return _inference("snli", split, source, _Columns(7, 8, -1), expected, max_malformed)
 
 
 def mnli(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01) -> Dataset:
-    """402,517 pairs as SNLI's, of ten genres: its shifted partner.
+    """Read MNLI: 402,517 pairs with SNLI's labels, of ten genres; the shifted set of `snli`.
 
-    The official test set has no labels: validation and test are halves of the matched dev file, drawn
-    by position, as in the papers.
+    The official test set has no labels: as in the papers, validation and test are random halves of the
+    matched dev file.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Williams, Nangia and Bowman, 2018, arXiv:1704.05426.
     """
-    part = "train" if split == "train" else "dev_matched"
+    file_split = "train" if split == "train" else "dev_matched"
     source = locate(
         "mnli",
         split,
         data_dir,
-        (f"multinli_1.0/multinli_1.0_{part}.jsonl", f"MNLI/{part}.tsv"),
+        (f"multinli_1.0/multinli_1.0_{file_split}.jsonl", f"MNLI/{file_split}.tsv"),
         "MNLI",
         "Get multinli_1.0.zip from cims.nyu.edu/~sbowman/multinli and unzip it "
         "to <data folder>/multinli_1.0/.",
     )
-    expected = ROWS["mnli"][part]
+    expected = ROWS["mnli"][file_split]
     return _inference("mnli", split, source, _Columns(8, 9, -1), expected, max_malformed)
 
 
@@ -83,18 +100,27 @@ def qqp(
     official_test: bool = False,
     max_malformed: float = 0.01,
 ) -> Dataset:
-    """404,276 pairs of questions: are they the same?
+    """Read QQP: 404,276 pairs of questions with the same or different meanings.
 
-    GLUE's test file has no labels: validation and test are halves of its dev file, drawn by position,
-    as in the papers. With `official_test` they are the dev and the test file, for copies whose test
-    file has labels.
+    GLUE's test file has no labels: as in the papers, validation and test are random halves of its dev
+    file.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      official_test: Whether validation and test are the dev and the test file, for copies whose test
+        file has labels.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Wang et al., 2018 (GLUE), arXiv:1804.07461.
     """
-    part = _part(split, official_test)
+    file_split = _file_split(split, official_test)
     source = locate(
         "qqp",
         split,
         data_dir,
-        (f"QQP/{part}.tsv",),
+        (f"QQP/{file_split}.tsv",),
         "QQP",
         "Get QQP-clean.zip of gluebenchmark.com/tasks and unzip it to <data folder>/QQP/.",
         whole=official_test,
@@ -102,29 +128,38 @@ def qqp(
     table = Table("qqp", max_malformed)
     for row in table.read(source.path, header="question1\t"):
         cells = row.text.split("\t")
-        if part == "test" and len(cells) == 3:
+        if file_split == "test" and len(cells) == 3:
             raise ValueError(f"{source.path} has no labels: load qqp without official_test")
         if len(cells) != 6:
             table.malformed(row, f"{len(cells)} of 6 columns")
             continue
-        # Quora wrote it as csv and those who cut it did again, so quotes may be there twice.
+        # Written as csv by Quora and again by those who split it, so text may be quoted twice.
         first, second = (unquote(unquote(cell)) for cell in cells[3:5])
         _add(table, row, first, second, cells[5], _PARAPHRASE)
-    return finish(table, split, source, _PARAPHRASE_NAMES, ROWS["qqp"][part])
+    return finish(table, split, source, _PARAPHRASE_NAMES, ROWS["qqp"][file_split])
 
 
 def twitter_ppdb(
     split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.2
 ) -> Dataset:
-    """51,524 pairs of tweets with the same link, judged by six people: QQP's shifted partner.
+    """Read TwitterPPDB: 51,524 pairs of tweets with the same link, labeled by six people.
 
-    A pair is a paraphrase if four or more say so, and none if two or fewer do; pairs with three votes
-    are left out, and the 51,524 are what remains. There is no dev file: validation and test are halves
-    of the test file, 10,370 lines, drawn by position. More rows may be malformed than elsewhere: many
-    lines of Desai & Durrett's file hold no pair. The files are not at hand for the tests.
+    The shifted set of `qqp`. A pair is a paraphrase with four or more votes and not one with two or
+    fewer; pairs with three votes are left out and not among the 51,524. There is no dev file:
+    validation and test are random halves of the test file, 10,370 lines. The default of `max_malformed`
+    is larger than elsewhere, because many lines of Desai and Durrett's file contain no pair. The files
+    are not available to the tests.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Lan et al., 2017, arXiv:1708.00391.
     """
-    part = "train" if split == "train" else "test"
-    file = f"Twitter_URL_Corpus_{part}.txt"
+    file_split = "train" if split == "train" else "test"
+    file = f"Twitter_URL_Corpus_{file_split}.txt"
     source = locate(
         "twitter_ppdb",
         split,
@@ -159,13 +194,22 @@ def msrp(
     num_val: int = 408,
     max_malformed: float = 0.01,
 ) -> Dataset:
-    """4,076 + 1,725 pairs of sentences from the news, Microsoft's; not in the papers.
+    """Read MSRP: 4,076 + 1,725 pairs of sentences from the news.
 
-    Validation: the first `num_val` training pairs (GLUE has as many) in the order of numpy's
-    `default_rng(0).permutation`.
+    Microsoft's paraphrase corpus; the papers do not use it. Validation is the first `num_val` training
+    pairs in the order of numpy's `default_rng(0).permutation`.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      num_val: Number of validation pairs; the default is that of GLUE.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Dolan and Brockett, 2005, Third International Workshop on Paraphrasing.
     """
-    part = "test" if split == "test" else "train"
-    file = f"msr_paraphrase_{part}.txt"
+    file_split = "test" if split == "test" else "train"
+    file = f"msr_paraphrase_{file_split}.txt"
     path = find(
         "msrp",
         data_dir,
@@ -175,12 +219,12 @@ def msrp(
     )
     table = Table("msrp", max_malformed)
     _read_tsv(table, path, _Columns(3, 4, 0, 5), "Quality\t", _PARAPHRASE)
-    dataset = table.dataset(split, _PARAPHRASE_NAMES, ROWS["msrp"][part])
+    dataset = table.dataset(split, _PARAPHRASE_NAMES, ROWS["msrp"][file_split])
     return with_ids(dataset, split_positions("msrp", split, table.num_rows, num_val))
 
 
-def _part(split: str, official_test: bool) -> str:
-    """The published file that has a split."""
+def _file_split(split: str, official_test: bool) -> str:
+    """Return the name of the published file that contains a split."""
     if split == "test" and official_test:
         return "test"
     return "train" if split == "train" else "dev"
@@ -209,7 +253,7 @@ def _inference(
 def _read_tsv(
     table: Table, path: pathlib.Path, columns: _Columns, header: str, labels: Mapping[str, int]
 ) -> None:
-    """Reads tab-separated sentences whose quotes are their own."""
+    """Read tab-separated sentences, in which quotes are part of the text."""
     least = columns.number or columns.second + 2
     for row in table.read(path, header=header):
         cells = row.text.split("\t")
@@ -223,7 +267,7 @@ def _read_tsv(
 def _add(
     table: Table, row: Row, first: Any, second: Any, label: Any, labels: Mapping[str, int]
 ) -> None:
-    """Keeps a pair, or says what is wrong with it."""
+    """Add a pair to the table, or count it as malformed with the reason."""
     if label == "-":
         table.leave_out(row, "have no majority label")
     elif not isinstance(label, str) or label not in labels:

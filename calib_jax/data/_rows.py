@@ -1,4 +1,4 @@
-"""Sets of texts: files of one example per line, read so that every line is accounted for."""
+"""Text sets: files with one example per line; every line is kept, left out or counted as malformed."""
 
 import json
 import pathlib
@@ -10,19 +10,19 @@ import numpy as np
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import Malformed, find, official
 
-_SHOWN = 3  # places named of rows left out by rule; the count is always complete
-_ARCHIVE = "calibration_data"  # Desai & Durrett's (2020): dev and test are halves of the dev file
-_SAMPLE = 0.99  # of the official number of rows: editions differ by a few, samples by more
+_SHOWN = 3  # rows listed per rule in a note; the count is always complete
+_ARCHIVE = "calibration_data"  # Desai and Durrett (2020): dev and test are halves of the dev file
+_SAMPLE = 0.99  # of the official number of rows: versions differ by a few rows, samples by more
 
 
 class Row(NamedTuple):
     """One line of a file.
 
     Attributes:
-      path: of the file, for messages.
-      line: counted from 1, header included.
-      position: among all rows of the set's files, header excluded: the example's id.
-      text: without its line end.
+      path: Path of the file, for messages.
+      line: Line number from 1, header included.
+      position: Position among all rows of the set's files, header excluded: the example's id.
+      text: Content without the line end.
     """
 
     path: pathlib.Path
@@ -32,10 +32,10 @@ class Row(NamedTuple):
 
 
 class Table:
-    """Collects the examples of a split and counts what is left out of it, with file and line.
+    """Collect the examples of a split; count the rows left out, with file and line.
 
     Attributes:
-      num_rows: read so far, whether they could be used or not.
+      num_rows: Number of rows read so far, usable or not.
     """
 
     def __init__(self, name: str, max_malformed: float) -> None:
@@ -49,17 +49,17 @@ class Table:
         self._inputs: dict[str, list[Any]] = {}
 
     def read(self, path: pathlib.Path, *, header: str | None = None) -> Iterator[Row]:
-        """The rows of a file; a first line that holds `header` is not one of them."""
+        """Yield the rows of a file, without a first line that contains `header`."""
         with path.open("rb") as file:
             yield from self.rows(path, file, header=header)
 
     def rows(
         self, path: pathlib.Path, lines: Iterable[bytes], *, header: str | None = None
     ) -> Iterator[Row]:
-        """The rows of lines already open, as from an archive.
+        """Yield the rows of an open file, such as a member of an archive.
 
-        Lines end at a line feed and nowhere else: neither quotes nor Unicode's other line ends join
-        or cut a row.
+        Only a line feed ends a row: quotes do not join rows, and other line ends of Unicode do not
+        split them.
         """
         for line, content in enumerate(lines, 1):
             try:
@@ -75,20 +75,20 @@ class Table:
             yield row
 
     def add(self, row: Row, label: int, **inputs: Any) -> None:
-        """Keeps an example."""
+        """Add an example."""
         self._labels.append(label)
         self._ids.append(row.position)
         for key, value in inputs.items():
             self._inputs.setdefault(key, []).append(value)
 
     def add_once(self, row: Row, label: int, text: str, key: str | None = None) -> None:
-        """Keep an example unless the same text came with the same label before.
+        """Add an example unless an earlier one has the same text and label.
 
         Args:
-          row: the line it is from.
-          label: its class.
-          text: the example as it is kept.
-          key: what makes two texts the same; without it, the text.
+          row: Row of the example.
+          label: Class.
+          text: Text to store.
+          key: Text to compare; by default `text`.
         """
         key = text if key is None else key
         if (label, key) in self._seen:
@@ -98,13 +98,13 @@ class Table:
         self.add(row, label, text=text)
 
     def malformed(self, row: Row, why: str) -> None:
-        """Counts a row that cannot be read; too many of them stop the run."""
+        """Count a malformed row; too many of them are an error."""
         self._malformed.add(row.path, row.line, why)
 
     def leave_out(self, row: Row, why: str) -> None:
-        """Counts a row that the set's rules leave out; `why` completes "3 of 10 rows …"."""
-        place = f"{row.path.parent.name}/{row.path.name}:{row.line}"
-        self._left_out.setdefault(why, []).append(place)
+        """Count a row that the rules of the set leave out; `why` completes "3 of 10 rows …"."""
+        location = f"{row.path.parent.name}/{row.path.name}:{row.line}"
+        self._left_out.setdefault(why, []).append(location)
 
     def dataset(
         self,
@@ -114,19 +114,19 @@ class Table:
         *,
         kept: int = 0,
     ) -> Dataset:
-        """Return all examples, in the order of the files, with a note if they are only a sample.
+        """Return all examples in the order of the files, with a note if they are only a sample.
 
         Args:
           split: `'train'`, `'val'` or `'test'`.
-          label_names: one per class.
-          expected: the official number of rows, whether they can be used or not.
-          kept: the official number of examples, where that of rows is not known.
+          label_names: Name of each class.
+          expected: Official number of rows, usable or not.
+          kept: Official number of examples, if that of rows is unknown.
         """
         notes = self._malformed.notes(self.num_rows)
-        for why, places in self._left_out.items():
-            first = list(dict.fromkeys(places))  # a line may hold several rows
+        for why, locations in self._left_out.items():
+            first = list(dict.fromkeys(locations))  # a line may hold several rows
             shown = ", ".join(first[:_SHOWN]) + (", …" if len(first) > _SHOWN else "")
-            notes += (f"{len(places)} of {self.num_rows} rows {why}: {shown}; left out",)
+            notes += (f"{len(locations)} of {self.num_rows} rows {why}: {shown}; left out",)
         if self.num_rows < _SAMPLE * expected:
             notes += official("rows", self.num_rows, expected)
         if len(self._labels) < _SAMPLE * kept:
@@ -148,7 +148,7 @@ class Table:
 
 
 def unquote(cell: str) -> str:
-    """The cell of a table without the quotes that a csv writer put around it, if it did."""
+    """Return the cell of a table without the quotes of a csv writer."""
     inside = cell[1:-1]
     if len(cell) < 2 or cell[0] != '"' or cell[-1] != '"' or '"' in inside.replace('""', ""):
         return cell
@@ -156,7 +156,7 @@ def unquote(cell: str) -> str:
 
 
 def json_fields(table: Table, row: Row, keys: Sequence[str]) -> list[Any] | None:
-    """Fields of a row that is a JSON object; `None`, and counted as malformed, if it lacks one."""
+    """Return fields of a row that is a JSON object; if one is missing, count the row as malformed."""
     try:
         record = json.loads(row.text)
     except json.JSONDecodeError:
@@ -170,12 +170,12 @@ def json_fields(table: Table, row: Row, keys: Sequence[str]) -> list[Any] | None
 
 
 class Source(NamedTuple):
-    """The file that has a split.
+    """The file that contains a split.
 
     Attributes:
-      path: of the file.
-      share: of the published file that the split is: 1, or a half of a dev file.
-      cut: whether the file is the whole and the half must be cut from it.
+      path: Path of the file.
+      share: Fraction of the published file that is the split: 1, or 0.5 for half of a dev file.
+      cut: Whether the file is complete and has to be split.
     """
 
     path: pathlib.Path
@@ -193,16 +193,16 @@ def locate(
     *,
     whole: bool = False,
 ) -> Source:
-    """Finds a split in the publisher's files or in Desai & Durrett's archive.
+    """Find a split in the publisher's files or in Desai and Durrett's archive.
 
     Args:
-      name: of the set.
+      name: Name of the set.
       split: `'train'`, `'val'` or `'test'`.
-      data_dir: the data folder.
-      patterns: the publisher's file that has the split, in its editions.
-      folder: of the set in the archive.
-      how: to get the set.
-      whole: whether validation and test are whole files, not halves of one; the archive has none.
+      data_dir: Data folder.
+      patterns: Glob patterns of the publisher's file with the split.
+      folder: Folder of the set in the archive.
+      how: Sentence on where to get the set.
+      whole: Whether validation and test are whole files instead of halves of one; the archive has none.
     """
     halved = split != "train" and not whole
     if split == "train" or halved:
@@ -216,10 +216,10 @@ def locate(
 def finish(
     table: Table, split: str, source: Source, label_names: tuple[str, ...], expected: int
 ) -> Dataset:
-    """The split of a table; `expected` is the number of rows of the published file.
+    """Return the split of a table; `expected` is the number of rows of the published file.
 
-    Halves are drawn by position (`default_rng(0).permutation`) from all rows of the file, before any is
-    left out: no rule or option that leaves rows out moves another from one half to the other.
+    Halves are drawn (`default_rng(0).permutation`) from the positions of all rows, before any is left
+    out: rules and options that leave rows out do not move others between the halves.
     """
     if not source.cut:
         return table.dataset(split, label_names, int(expected * source.share))
@@ -229,15 +229,22 @@ def finish(
 
 
 def with_ids(dataset: Dataset, ids: np.ndarray) -> Dataset:
-    """The examples that have one of the ids, in the order of the files."""
+    """Return the examples with one of the ids, in the order of the files."""
     return dataset.take(np.flatnonzero(np.isin(dataset.ids, ids)))
 
 
 def stratified(labels: np.ndarray, sizes: tuple[int, ...]) -> list[np.ndarray]:
-    """Positions cut into parts of the given sizes and of what remains, classes in equal shares.
+    """Split shuffled positions into stratified subsets of the given sizes and the remainder.
 
-    Shuffled by `default_rng(0)`. Where a share is no whole number, the largest remainders are rounded
-    up, of equal ones the larger class's, which gives the numbers of the paper's tables.
+    The shuffle is `default_rng(0)`. Fractional class counts are rounded up by largest remainder, ties
+    in favor of the larger class, which gives the numbers of the paper's tables.
+
+    Args:
+      labels: Classes, int `[n]`.
+      sizes: Sizes of all subsets but the last.
+
+    Returns:
+      Sorted positions of each subset and of the remainder.
     """
     rest = np.random.default_rng(0).permutation(len(labels))
     parts = []
@@ -245,7 +252,7 @@ def stratified(labels: np.ndarray, sizes: tuple[int, ...]) -> list[np.ndarray]:
         count = np.bincount(labels[rest])
         share, remainder = np.divmod(count * size, max(len(rest), 1))
         share[np.lexsort((-count, -remainder))[: size - share.sum()]] += 1
-        # An example's place among those of its class decides whether it is in the part.
+        # The first examples of each class in shuffled order are taken.
         of_class = [np.flatnonzero(labels[rest] == c)[:n] for c, n in enumerate(share)]
         taken = np.concatenate(of_class)
         parts.append(np.sort(rest[taken]))

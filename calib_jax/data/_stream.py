@@ -1,4 +1,4 @@
-"""Batches of a set that is too large for memory, read ahead of the device."""
+"""Batches of a set that is too large for memory, prefetched in the background."""
 
 import contextlib
 import dataclasses
@@ -8,7 +8,7 @@ import numpy as np
 
 from calib_jax.data._dataset import Dataset
 
-_THREADS = 4  # and as many batches read ahead: a batch of images takes much memory
+_THREADS = 4  # and the number of prefetched batches: a batch of images is large
 _WORKER_BUFFER = 2
 
 
@@ -21,20 +21,19 @@ def stream(
     workers: int = 0,
     start: int = 0,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Reads batches in the background.
+    """Read batches in the background.
 
-    What is drawn for an example depends on `(seed, epoch, id)` alone: not on its batch, nor on who
-    reads it. So a stream from `start` is the rest of the stream from 0, bit for bit, and so it is
-    with any number of workers.
+    The random crop of an example depends only on `(seed, epoch, id)`, not on its batch or worker. So a
+    stream from `start` equals the rest of the stream from 0 bit for bit, with any number of workers.
 
     Args:
-      dataset: one that streams; of others the rows are gathered.
-      plan: int32 `[steps, batch]`, the positions of each batch.
-      seed: of the random crops; `None` reads as in evaluation.
-      epoch: changes what is drawn.
-      workers: processes that read; 0 reads with threads of this one. As with all processes of
-        Python, a script that starts them needs its `if __name__ == "__main__":`.
-      start: the first batch to give, of `plan`.
+      dataset: Streamed set; the rows of other sets are gathered.
+      plan: Positions of each batch, int32 `[steps, batch]`.
+      seed: Seed of the random crops; `None` reads as in evaluation.
+      epoch: Epoch, from 0.
+      workers: Number of reading processes; 0 uses threads. A script that starts processes needs
+        `if __name__ == "__main__":`.
+      start: Index of the first batch in `plan`.
 
     Returns:
       An iterator over the inputs of each batch, `[batch, …]`.
@@ -49,7 +48,7 @@ def stream(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _ReadBatch:
-    """Positions to inputs; sent to the workers."""
+    """Map positions to inputs; pickled for the workers."""
 
     dataset: Dataset
     seed: int | None
@@ -74,18 +73,16 @@ def _batches(read: _ReadBatch, plan: np.ndarray, workers: int) -> Iterator[dict[
     if not len(plan):
         return
     ahead = grain.ReadOptions(num_threads=_THREADS, prefetch_buffer_size=_THREADS)
-    if workers:  # each works off its own queue, one batch at a time
+    if workers:  # each has a separate queue, one batch at a time
         ahead = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
     batches = grain.MapDataset.source(plan).map(read).to_iter_dataset(ahead)
     if workers:
-        if (
-            not flags.FLAGS.is_parsed()
-        ):  # grain asks for its own, also where no command line was read
+        if not flags.FLAGS.is_parsed():  # grain reads its flags even if no command line was parsed
             flags.FLAGS.mark_as_parsed()
         options = grain.MultiprocessingOptions(workers, per_worker_buffer_size=_WORKER_BUFFER)
         batches = batches.mp_prefetch(options)
-    # Closed also when the caller stops early: the processes would outlive it.
+    # Closed even if the caller stops early: the processes would outlive it.
     with contextlib.closing(iter(batches)) as iterator:
         for batch in iterator:
-            # Workers hand over shared memory, which has to be gone before the interpreter is: copied.
+            # Workers use shared memory, which must be released before the interpreter exits: copied.
             yield {key: np.array(rows) for key, rows in batch.items()} if workers else batch

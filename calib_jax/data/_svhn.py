@@ -10,7 +10,7 @@ from calib_jax.data._counts import ROWS
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import Malformed, find, official, split_positions
 
-# What scipy.io.loadmat raises for web pages, cut and damaged files and other versions of the format.
+# Exceptions of scipy.io.loadmat for web pages, truncated or damaged files and other format versions.
 _NOT_MAT = (ValueError, TypeError, LookupError, OSError, NotImplementedError, zlib.error)
 
 
@@ -21,15 +21,24 @@ def svhn(
     num_val: int = 5000,
     max_malformed: float = 0.01,
 ) -> Dataset:
-    """73,257 + 26,032 colour 32x32 images of ten digits; a shifted set for CIFAR-10's networks.
+    """Read SVHN: 73,257 + 26,032 color 32x32 images of ten digits; out of distribution for CIFAR-10.
 
-    Validation: the first `num_val` training images in the order of numpy's
+    Validation is the first `num_val` training images in the order of numpy's
     `default_rng(0).permutation`.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      num_val: Number of validation images.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Netzer et al., 2011, NIPS Workshop on Deep Learning and Unsupervised Feature Learning.
     """
     import scipy.io
 
-    part = "test" if split == "test" else "train"
-    file = f"{part}_32x32.mat"
+    file_split = "test" if split == "test" else "train"
+    file = f"{file_split}_32x32.mat"
     path = find(
         "svhn",
         data_dir,
@@ -55,7 +64,7 @@ def svhn(
         labels=labels,
         ids=np.arange(n, dtype=np.int32),
         label_names=tuple("0123456789"),
-        notes=malformed.notes(n) + official("images", n, ROWS["svhn"][part]),
+        notes=malformed.notes(n) + official("images", n, ROWS["svhn"][file_split]),
         mean=MEAN,
         std=STD,
     )

@@ -1,4 +1,4 @@
-"""Text to token ids by a pretrained model's own tokenizer."""
+"""Text to token ids with the tokenizer of a pretrained model."""
 
 import dataclasses
 import hashlib
@@ -14,43 +14,43 @@ import numpy as np
 from calib_jax.data._cache import cached
 from calib_jax.data._dataset import Dataset
 
-# Whatever may change the ids. config.json names the kind of tokenizer in old folders.
+# All files that can change the ids. In old folders config.json has the type of the tokenizer.
 _TOKENIZER_FILES = (
     "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt", "spiece.model",
     "sentencepiece.bpe.model", "tokenizer.model",
 )  # fmt: skip
-_CHUNK = 8192  # texts per call: a tokenizer's own objects take far more memory than the ids
-_MULTIPLE = 8  # a length that accelerators like
+_CHUNK = 8192  # texts per call: the tokenizer's objects take far more memory than the ids
+_MULTIPLE = 8  # lengths that are efficient on accelerators
 
 
-def tokenise(
+def tokenize(
     dataset: Dataset,
     tokenizer_folder: str | os.PathLike[str],
     *,
     max_length: int,
     cache_dir: str | os.PathLike[str],
 ) -> Dataset:
-    """Texts, pairs of texts, or texts with several choices as token ids.
+    """Tokenize texts, pairs of texts, or texts with several choices.
 
-    Padded on the right to the longest text, rounded up to a multiple of 8 but not above `max_length`.
-    What is longer is cut (of a pair, the longer one first), and the cut texts are counted in `notes`.
-    Each choice makes a pair with its text.
+    Inputs are padded on the right to the longest text, rounded up to a multiple of 8 but at most
+    `max_length`. Longer ones are truncated (in a pair, the longer text first) and counted in `notes`.
+    Each choice forms a pair with its text.
 
     Args:
-      dataset: with inputs `text` and perhaps `pair`, objects `[n]`, or `choices`, objects
+      dataset: Set with inputs `text` and optionally `pair`, objects `[n]`, or `choices`, objects
         `[n, choices]`.
-      tokenizer_folder: in the Hugging Face layout (`tokenizer.json` or vocabulary files).
-      max_length: longest input, in tokens, special tokens included.
-      cache_dir: where the ids are kept, by a hash of the texts, the tokenizer's files and
-        `max_length`; the second run reads them.
+      tokenizer_folder: Folder in the Hugging Face layout (`tokenizer.json` or vocabulary files).
+      max_length: Largest number of tokens, special tokens included.
+      cache_dir: Folder of the cached ids, under a hash of the texts, the tokenizer's files and
+        `max_length`.
 
     Returns:
-      The set with inputs `input_ids`, `mask` and, if the tokenizer makes them, `token_type_ids`,
-      int32 `[n, length]`, or `[n, choices, length]`.
+      The set with inputs `input_ids`, `mask` and, if the tokenizer has them, `token_type_ids`, int32
+      `[n, length]`, or `[n, choices, length]`.
     """
     if "text" not in dataset.inputs:
-        raise ValueError(f"{dataset.name} has no text to tokenise, only {list(dataset.inputs)}")
+        raise ValueError(f"{dataset.name} has no text to tokenize, only {list(dataset.inputs)}")
     folder = pathlib.Path(tokenizer_folder).expanduser()
     files = [folder / name for name in _TOKENIZER_FILES if (folder / name).is_file()]
     if not any(path.name != "config.json" for path in files):
@@ -72,7 +72,7 @@ def tokenise(
 
 
 def _columns(inputs: dict[str, np.ndarray]) -> list[list[str]]:
-    """Texts, and the other texts of pairs: of several choices, one pair after the other."""
+    """Return the first and, for pairs and choices, the second texts; choices are flattened."""
     if "choices" in inputs:
         text = np.repeat(inputs["text"], inputs["choices"].shape[1])
         return [text.tolist(), inputs["choices"].ravel().tolist()]
@@ -137,12 +137,12 @@ def _tokenizer(folder: pathlib.Path, max_length: int) -> Any:
 
 
 def _not_about_pytorch(record: logging.LogRecord) -> bool:
-    """False for advice that is of no use here: no model of transformers is wanted, only tokenizers."""
+    """Return false for the warning that PyTorch is missing: only tokenizers of transformers are used."""
     return "PyTorch was not found" not in record.getMessage()
 
 
 def _check_known(arrays: dict[str, np.ndarray], tokenizer: Any, folder: pathlib.Path) -> None:
-    """A vocabulary that was not found shows only in what it makes of the text."""
+    """Raise if most tokens are unknown: the only sign of a missing vocabulary."""
     unknown = np.sum((arrays["input_ids"] == tokenizer.unk_token_id) & (arrays["mask"] == 1))
     if tokenizer.unk_token_id is not None and unknown > 0.5 * np.sum(arrays["mask"]):
         raise ValueError(

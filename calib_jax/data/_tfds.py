@@ -1,4 +1,4 @@
-"""Sets that TensorFlow Datasets has prepared, read without TensorFlow."""
+"""Sets prepared by TensorFlow Datasets, read without TensorFlow."""
 
 import io
 import pathlib
@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-INFO = "dataset_info.json"  # what makes a folder a prepared tfds set
+INFO = "dataset_info.json"  # marks a folder as a prepared tfds set
 
 
 def patterns(name: str) -> tuple[str, ...]:
-    """Where a prepared set of that tfds name may lie."""
+    """Return the glob patterns of a prepared set with that tfds name."""
     return f"{name}/*/{INFO}", f"tensorflow_datasets/{name}/*/{INFO}"
 
 
 def open_split(folder: pathlib.Path, split: str) -> tuple[Any, tuple[str, ...]]:
-    """Random access to one split of a prepared folder, and its class names.
+    """Return random access to one split of a prepared folder, and its class names.
 
-    Records are dicts as tfds defines them, but with `image` as it was stored (PNG or JPEG bytes).
+    Records are dicts as tfds defines them, but with `image` as stored (PNG or JPEG bytes).
     """
     import tensorflow_datasets as tfds
 
@@ -37,7 +37,7 @@ def open_split(folder: pathlib.Path, split: str) -> tuple[Any, tuple[str, ...]]:
 
 
 def decode(content: bytes) -> np.ndarray:
-    """An encoded image as uint8 `[h, w, 3]`."""
+    """Decode an image to uint8 `[h, w, 3]`."""
     from PIL import Image
 
     with Image.open(io.BytesIO(content)) as image:

@@ -21,11 +21,21 @@ def tiny_imagenet(
     num_val: int = 10_000,
     max_malformed: float = 0.01,
 ) -> Dataset:
-    """100,000 + 10,000 colour 64x64 images of 200 classes.
+    """Read Tiny-ImageNet: 100,000 + 10,000 color 64x64 images of 200 classes.
 
-    The official test images have no labels, so the official validation images are the test split, as
-    in the papers. Here: validation is the first `num_val` training images in the order of numpy's
-    `default_rng(0).permutation`, because a temperature fitted on the test images judges itself.
+    The official test images have no labels, so the official validation images are the test split, as in
+    the papers. Paper: they are also the validation split; here: validation is the first `num_val`
+    training images in the order of numpy's `default_rng(0).permutation`, because a temperature must not
+    be fitted on test images.
+
+    Args:
+      split: `'train'`, `'val'` or `'test'`.
+      data_dir: Data folder.
+      num_val: Number of validation images.
+      max_malformed: Largest fraction of malformed rows.
+
+    References:
+      Le and Yang, 2015, CS 231N course report, Stanford.
     """
     wnids_path = find(
         "tiny_imagenet",
@@ -40,11 +50,11 @@ def tiny_imagenet(
     paths, labels = (_test_files if split == "test" else _train_files)(folder, wnids, malformed)
     n = len(paths)
     positions = split_positions("tiny_imagenet", split, n, num_val)
-    labelled = positions[labels[positions] >= 0]
+    labeled = positions[labels[positions] >= 0]
     images, ids = [], []
-    with ThreadPoolExecutor() as pool:  # Pillow decodes outside the interpreter's lock
-        decoded = pool.map(_decode, [paths[i] for i in labelled])
-        for position, image in zip(labelled, decoded, strict=True):
+    with ThreadPoolExecutor() as pool:  # Pillow releases the interpreter lock
+        decoded = pool.map(_decode, [paths[i] for i in labeled])
+        for position, image in zip(labeled, decoded, strict=True):
             if isinstance(image, str):
                 malformed.add(paths[position], 1, image)
             else:
@@ -68,21 +78,21 @@ def tiny_imagenet(
 def _train_files(
     folder: pathlib.Path, wnids: list[str], malformed: Malformed
 ) -> tuple[list[pathlib.Path], np.ndarray]:
-    """Images class by class, in the order of their numbers (n01443537_12.JPEG)."""
+    """Return paths and labels of the training images by class and number (n01443537_12.JPEG)."""
     paths: list[pathlib.Path] = []
     labels: list[int] = []
     for label, wnid in enumerate(wnids):
         images = (folder / "train" / wnid / "images").glob("*.JPEG")
-        found = sorted(images, key=lambda path: (len(path.name), path.name))
-        paths += found
-        labels += [label] * len(found)
+        class_paths = sorted(images, key=lambda path: (len(path.name), path.name))
+        paths += class_paths
+        labels += [label] * len(class_paths)
     return paths, np.array(labels, np.int32)
 
 
 def _test_files(
     folder: pathlib.Path, wnids: list[str], malformed: Malformed
 ) -> tuple[list[pathlib.Path], np.ndarray]:
-    """Images in the order of `val_annotations.txt`; label -1 for a line that cannot be used."""
+    """Return paths and labels in the order of `val_annotations.txt`; label -1 for a malformed line."""
     annotations = folder / "val" / "val_annotations.txt"
     classes = {wnid: label for label, wnid in enumerate(wnids)}
     paths, labels = [], []
@@ -96,12 +106,12 @@ def _test_files(
 
 
 def _decode(path: pathlib.Path) -> np.ndarray | str:
-    """The image, or what is wrong with it."""
+    """Return the image, uint8 `[64, 64, 3]`, or the reason why it is malformed."""
     from PIL import Image
 
     try:
         with Image.open(path) as image:
-            pixels = np.asarray(image.convert("RGB"))  # some are grey
+            pixels = np.asarray(image.convert("RGB"))  # some are gray
     except OSError as error:
         return "missing" if isinstance(error, FileNotFoundError) else "not an image"
     if pixels.shape != (_SIDE, _SIDE, 3):
@@ -110,7 +120,7 @@ def _decode(path: pathlib.Path) -> np.ndarray | str:
 
 
 def _names(folder: pathlib.Path, wnids: list[str]) -> tuple[str, ...]:
-    """The first word for each class ("goldfish" of "goldfish, Carassius auratus")."""
+    """Return the first name of each class ("goldfish" of "goldfish, Carassius auratus")."""
     entries = lines(folder / "words.txt", "it names the classes")
     words = dict(entry.split("\t", 1) for entry in entries if "\t" in entry)
     return tuple(words.get(wnid, wnid).split(",")[0] for wnid in wnids)

@@ -1,4 +1,4 @@
-"""Text to word ids and pretrained word vectors, for networks that read words."""
+"""Text to word ids and pretrained word vectors, for the text CNN."""
 
 import collections
 import dataclasses
@@ -20,9 +20,9 @@ class Vocabulary:
     """Words and their vectors.
 
     Attributes:
-      rows: the row of each word, from 1.
-      vectors: float32 `[len(rows) + 1, dim]`; row 0, for padding, is zero.
-      notes: what could not be read, one sentence each.
+      rows: Row of each word in `vectors`, from 1.
+      vectors: Word vectors, float32 `[len(rows) + 1, dim]`; row 0, for padding, is zero.
+      notes: Sentences on malformed lines.
     """
 
     rows: dict[str, int]
@@ -30,37 +30,40 @@ class Vocabulary:
     notes: tuple[str, ...] = ()
 
     def most_frequent(self, dataset: Dataset, size: int) -> "Vocabulary":
-        """The `size` words that are most frequent in the texts of `dataset`.
+        """Return the `size` most frequent words in the texts of `dataset`.
 
-        A frequent word without a vector has a place and the vector zero, as in the papers' code.
+        As in the papers' code, a frequent word without a vector gets the zero vector.
         """
         counts = collections.Counter[str]()
         for text in dataset.inputs["text"]:
             counts.update(split_words(text))
-        # Equally frequent words by the alphabet: the same vocabulary whatever the order of the texts.
+        # Ties in alphabetical order: the vocabulary does not depend on the order of the texts.
         ranked = sorted(counts, key=lambda word: (-counts[word], word))[:size]
         vectors = np.zeros((len(ranked) + 1, self.vectors.shape[1]), np.float32)
         known = [(row, self.rows[w]) for row, w in enumerate(ranked, 1) if w in self.rows]
         if known:
-            here, there = np.array(known).T
-            vectors[here] = self.vectors[there]
+            rows, source_rows = np.array(known).T
+            vectors[rows] = self.vectors[source_rows]
         note = f"{len(known)} of the {len(ranked)} words of the vocabulary have a vector"
         rows = {word: row for row, word in enumerate(ranked, 1)}
         return Vocabulary(rows, vectors, (*self.notes, note))
 
 
 def split_words(text: str) -> list[str]:
-    """Lower-case words; punctuation separates, but the apostrophe belongs to its word."""
+    """Return the words in lower case; punctuation except the apostrophe separates words."""
     return text.lower().translate(_SEPARATORS).split()
 
 
 def read_glove(path: str | os.PathLike[str], *, max_malformed: float = 0.01) -> Vocabulary:
-    """GloVe vectors, from the publisher's text file or from an .npz.
+    """Read GloVe vectors from the publisher's text file or from an .npz.
 
     Args:
-      path: `glove.6B.100d.txt` (a word and its numbers on each line), or an .npz with `words` (bytes)
-        and `vectors` `[n, dim]`.
-      max_malformed: fraction of lines that may be malformed.
+      path: Text file such as `glove.6B.100d.txt` (a word and its numbers on each line), or an .npz with
+        `words` (bytes) and `vectors` `[n, dim]`.
+      max_malformed: Largest fraction of malformed lines.
+
+    References:
+      Pennington, Socher and Manning, 2014, EMNLP.
     """
     path = pathlib.Path(path).expanduser()
     if not path.is_file():
@@ -108,7 +111,7 @@ def _read_glove_text(path: pathlib.Path, malformed: Malformed) -> Vocabulary:
 
 def _vocabulary(words: list[str], vectors: np.ndarray, notes: tuple[str, ...] = ()) -> Vocabulary:
     padded = np.concatenate([np.zeros((1, vectors.shape[1]), np.float32), vectors])
-    # Backwards: of a word that comes twice, the first and more frequent counts.
+    # In reverse: for duplicates the first row, the more frequent word, is kept.
     rows = {word: row for row, word in zip(range(len(words), 0, -1), reversed(words), strict=True)}
     return Vocabulary(rows, padded, notes)
 
@@ -116,16 +119,16 @@ def _vocabulary(words: list[str], vectors: np.ndarray, notes: tuple[str, ...] = 
 def word_ids(
     dataset: Dataset, vocabulary: Vocabulary | str | os.PathLike[str], *, max_length: int
 ) -> tuple[Dataset, np.ndarray]:
-    """Texts as rows of a table of word vectors.
+    """Convert texts to rows of a table of word vectors.
 
-    Padded and cut on the left, so the end of a text is always there: as in the papers' code. Words
-    outside the vocabulary are left out, as there.
+    As in the papers' code, texts are padded and truncated on the left, and words outside the vocabulary
+    are left out.
 
     Args:
-      dataset: with input `text`.
-      vocabulary: from `read_glove`, all of it or its `most_frequent` words in the training split; or
-        the file `read_glove` reads. The same for all splits.
-      max_length: words kept of each text.
+      dataset: Set with input `text`, objects `[n]`.
+      vocabulary: Result of `read_glove` or of its `most_frequent`, or the path of the file that
+        `read_glove` reads; the same for all splits.
+      max_length: Number of words kept of each text.
 
     Returns:
       The set with input `input_ids`, int32 `[n, max_length]`, and the vectors, float32

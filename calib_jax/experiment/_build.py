@@ -84,13 +84,13 @@ def load_data(config: Any) -> Data:
             "config.data.tokenizer='': text needs the folder of a tokenizer, "
             "here or as config.model.pretrained"
         )
-    tokenise = functools.partial(
-        data.tokenise,
+    tokenize = functools.partial(
+        data.tokenize,
         tokenizer_folder=tokenizer,
         max_length=config.data.max_length,
         cache_dir=_CACHE.expanduser(),
     )
-    return _each(sets, tokenise)
+    return _each(sets, tokenize)
 
 
 def _part(dataset: Dataset, key: str, number: int) -> Dataset:

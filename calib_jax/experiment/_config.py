@@ -46,7 +46,7 @@ def default_config() -> ConfigDict:
                 "augment": "none",  # or pad_crop_flip
                 "padding": 4,  # pixels, for pad_crop_flip
                 "tokenizer": "",  # folder (†); else model.pretrained
-                "max_length": 128,  # of tokenised text
+                "max_length": 128,  # of tokenized text
                 "word_vectors": "",  # file (†), for text_cnn
                 "vocabulary_size": 20_000,  # of the words that have a vector
             },

@@ -40,7 +40,7 @@ def describe(config: Any) -> str:
                 ]
             at_once = len(seeds) if config.seeds_in_parallel else 1
             if at_once > 1:
-                train.Abreast([trainer] * at_once)  # refuses what cannot be
+                train.check_seeds([trainer] * at_once)
             state_bytes, kept = (at_once * size for size in trainer.memory())
             title = (phase.row or "all") + f", {phase.name}" * (phase.name != "train")
             if any(line.startswith(f"train      {title}:") for line in lines):
@@ -67,7 +67,7 @@ def listing() -> str:
     """All names that a config may use, and the configs of this folder."""
     rooms = {"methods": methods.NAMES, "models": models.NAMES, "data": data.NAMES}
     lines = [f"{room:<10}{', '.join(names)}" for room, names in rooms.items()]
-    for path in sorted(pathlib.Path("configs").rglob("*.py")):
+    for path in sorted(pathlib.Path("configs").rglob("[!_]*.py")):
         first = path.read_text().partition("\n")[0].strip('"').strip()
         lines.append(f"{'config':<10}{path}: {first}")
     return "\n".join(lines)

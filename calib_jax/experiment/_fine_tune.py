@@ -57,8 +57,8 @@ def tuning_trainer(
     trainer, state = trained
     network = dataclasses.replace(
         trainer.network,
-        pretrained=lambda _: trainer.evaluated(state.params),
-        collections=state.network,
+        pretrained=lambda _: trainer.eval_params(state.params),
+        model_state=state.model_state,
     )
     method = methods.fine_tuning(len(new), len(old), wanted.alpha, wanted.mixed)
     both = sets._replace(train=_one_after_the_other(new, old))

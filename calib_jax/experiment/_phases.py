@@ -93,7 +93,7 @@ def _recording() -> Phase:
 
     def hand_over(trainer: train.Trainer, state: train.TrainState) -> Handed:
         examples = trainer.train.dataset
-        recorded = jax.tree.map(train.whole, state.method)
+        recorded = jax.tree.map(train.to_host, state.method_state)
         return methods.records(recorded) | {"labels": examples.labels, "ids": examples.ids}
 
     def promise(examples: Dataset) -> Handed:
@@ -116,7 +116,7 @@ def _teach(trainer: train.Trainer, state: train.TrainState) -> Handed:
     fit = posthoc.CALIBRATORS["temperature_ece"]
     scaling = fit(trainer.predict(state, validation), validation.dataset.labels)
     return {
-        "teacher_logits": np.asarray(trainer.predict(state, trainer.feed(examples))),
+        "teacher_logits": np.asarray(trainer.predict(state, trainer.loader(examples))),
         "teacher_temperature": np.asarray(scaling.temperature),
         "ids": examples.ids,
     }

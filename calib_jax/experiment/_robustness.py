@@ -137,7 +137,7 @@ def _predictor(
     trainer: train.Trainer, state: train.TrainState, temperature: float | None
 ) -> Callable[[Dataset], dict[str, float]]:
     def predict(part: Dataset) -> dict[str, float]:
-        return _measures(trainer.predict(state, trainer.feed(part)), part.labels, temperature)
+        return _measures(trainer.predict(state, trainer.loader(part)), part.labels, temperature)
 
     return predict
 
@@ -176,7 +176,7 @@ def attack(
 
     @jax.jit
     def step(params: Any, collections: Any, *batch: Any) -> jax.Array:
-        x, images, labels = trainer.dealt(batch)
+        x, images, labels = trainer.shard_batch(batch)
 
         def loss(images: jax.Array, labels: jax.Array) -> jax.Array:
             logits = network.bind(collections)(params, {"image": images})[0]
@@ -186,11 +186,11 @@ def attack(
 
     @jax.jit
     def right(params: Any, collections: Any, *batch: Any) -> jax.Array:
-        images, labels = trainer.dealt(batch)
+        images, labels = trainer.shard_batch(batch)
         logits = network.bind(collections)(params, {"image": images})[0]
         return jnp.argmax(logits, axis=-1) == labels
 
-    given = trainer.evaluated(state.params), state.network
+    given = trainer.eval_params(state.params), state.model_state
     size = trainer.eval_batch_size
     clean, robust = [], []
     for first in range(0, len(test), size):
@@ -205,8 +205,8 @@ def attack(
             for _ in range(steps):
                 x = step(*given, x, images, labels)
             stands &= right(*given, x, labels)
-        clean.append(train.whole(before)[:count])
-        robust.append(train.whole(stands)[:count])
+        clean.append(train.to_host(before)[:count])
+        robust.append(train.to_host(stands)[:count])
     return {
         "clean_accuracy": float(np.concatenate(clean).mean()),
         "accuracy": float(np.concatenate(robust).mean()),

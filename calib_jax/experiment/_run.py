@@ -55,9 +55,9 @@ def run(
     with _workdir.locked(workdir, shared=sweep_index is not None), StopRequest() as stop:
         in_turn = functools.partial(_workdir.locked, say=say, should_stop=stop.requested)
         with in_turn(workdir, ".turn"):
-            if train.is_first():
+            if train.is_primary():
                 _workdir.claim(workdir, config)
-            train.wait_for_all("the workdir is ours")
+            train.barrier("the workdir is ours")
         sets = functools.cache(lambda: _load(config, say))
         with job:
             for name in names:
@@ -73,7 +73,7 @@ def run(
                             runner.run(seed, folder)
         # Whoever of a sweep comes last finds all of it finished.
         with in_turn(workdir, ".turn"):
-            return report.write_report(workdir) if train.is_first() else ""
+            return report.write_report(workdir) if train.is_primary() else ""
 
 
 def _chosen(names: Sequence[str], seeds: Sequence[int], index: int) -> tuple[str, int]:
@@ -138,14 +138,14 @@ class _Runner:
                 if not path.exists():
                     found = self._evaluate(phase.name, seed, places, trained, handed)
                     _workdir.write_json(path, found)
-                    train.wait_for_all(f"{path} is written")
+                    train.barrier(f"{path} is written")
                 generations.append((place, json.loads(path.read_text())))
             elif phase.row:  # a method that this one builds on, and that has been run before
                 generations.append((place, json.loads((place / "results.json").read_text())))
-        if train.is_first():
+        if train.is_primary():
             results = best_of(generations, folder, self.config.checkpoint.best)
             _workdir.write_json(folder / "results.json", results)
-        train.wait_for_all(f"{folder} is finished")
+        train.barrier(f"{folder} is finished")
         if not self.config.checkpoint.keep:
             results = json.loads((folder / "results.json").read_text())
             chosen = generations[results.get("generation", 0) - 1][0]
@@ -182,7 +182,7 @@ class _Runner:
         path = folder / _HANDED_OVER
         if not path.exists():
             _workdir.write_npz(path, **phase.hand_over(*trained()))
-            train.wait_for_all(f"{path} is written")
+            train.barrier(f"{path} is written")
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
         # Rows of examples are looked up by position; a phase may have handed over none.
@@ -242,21 +242,21 @@ class _Runner:
                     train.Checkpoints(
                         folder / "checkpoints",
                         best=wanted.best,
-                        say=lambda line: self.say(f"{title}: {line}"),
+                        log=lambda line: self.say(f"{title}: {line}"),
                     )
                 )
                 for folder in folders
             ]
-            states = train.fit(
-                trainers,
-                seeds,
-                checkpoints,
-                logs,
-                title=title,
-                save_seconds=wanted.seconds,
-                save_best=best,
-                should_stop=self.should_stop,
-            )
+            options: dict[str, Any] = {
+                "title": title,
+                "save_seconds": wanted.seconds,
+                "save_best": best,
+                "should_stop": self.should_stop,
+            }
+            if len(seeds) == 1:
+                states = [train.fit(trainers[0], seeds[0], checkpoints[0], logs[0], **options)]
+            else:
+                states = train.fit_seeds(trainers, seeds, checkpoints, logs, **options)
             if best:
                 each = zip(checkpoints, trainers, strict=True)
                 states = [saved.restore_best(t.abstract_state()) for saved, t in each]
@@ -304,7 +304,7 @@ def _evaluate(
     parts = {"val": sets.val, "test": sets.test, **sets.shift}
     predicted = {}
     for split, part in parts.items():
-        feed = trainer.val if split == "val" else trainer.feed(part)
+        feed = trainer.val if split == "val" else trainer.loader(part)
         logits = np.asarray(trainer.predict(state, feed))
         _workdir.write_npz(
             folder / "logits" / f"{split}.npz", logits=logits, labels=part.labels, ids=part.ids
@@ -322,7 +322,7 @@ def _evaluate(
             )
     plots = folder / "plots"
     plots.mkdir(exist_ok=True)
-    for split, results in judged.items() if train.is_first() else ():
+    for split, results in judged.items() if train.is_primary() else ():
         panels = [(r.name, r.confidence, r.correct) for r in results]
         report.plot_reliability(panels).savefig(plots / f"reliability_{split}.png", dpi=110)
         report.plot_risk_coverage(panels).savefig(plots / f"risk_coverage_{split}.png", dpi=110)
@@ -335,7 +335,7 @@ def _evaluate(
             for split in judged
         }
         _workdir.write_json(folder / "errors.json", errors)
-    validation = trainer.judge(predicted["val"].logits, predicted["val"].labels)
+    validation = trainer.validation_metrics(predicted["val"].logits, predicted["val"].labels)
     record = {
         "method": name,
         "seed": seed,

@@ -50,14 +50,14 @@ def locked(
       say: wait until the lock is free, and tell the user for whom; without it that is an error.
       should_stop: asked while waiting.
     """
-    first = train.is_first()
+    first = train.is_primary()
     if first:
         folder.mkdir(parents=True, exist_ok=True)
     with (folder / name).open("a+") if first else contextlib.nullcontext() as file:
         told = False
         while True:
             # Not one long wait of the first: the others would give it up for lost.
-            taken, stop = train.together(
+            taken, stop = train.any_process(
                 file is not None and not _lock(file, shared), should_stop()
             )
             if not taken:
@@ -163,14 +163,14 @@ def phase_folder(run: pathlib.Path, phase: str, row: str) -> pathlib.Path:
 
 def remove(folder: pathlib.Path) -> None:
     """Removes a folder when all processes have done with it."""
-    train.wait_for_all(f"{folder} is done with")
-    if train.is_first():
+    train.barrier(f"{folder} is done with")
+    if train.is_primary():
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_json(path: pathlib.Path, content: Any) -> None:
     """All or nothing; by the first process."""
-    if not train.is_first():
+    if not train.is_primary():
         return
     new = path.with_name(path.name + ".tmp")
     new.write_text(json.dumps(content, indent=2) + "\n")
@@ -179,7 +179,7 @@ def write_json(path: pathlib.Path, content: Any) -> None:
 
 def write_npz(path: pathlib.Path, **arrays: np.ndarray) -> None:
     """All or nothing; by the first process."""
-    if not train.is_first():
+    if not train.is_primary():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".tmp")

@@ -9,10 +9,9 @@ from calib_jax import report
 from calib_jax.llm._evaluate import AnswerEvaluation
 from calib_jax.llm._plan import PromptPlan
 from calib_jax.llm._prompts import Settings
+from calib_jax.metrics import METRICS
 
-# Titles as in the tables of text sets; all in percent.
-_TITLES = {"accuracy": "accuracy", "f1_macro": "F1 macro", "f1_weighted": "F1 weighted"}
-_TITLES["ece_10"] = "ECE-10"
+_OVER_SEEDS = ("accuracy", "f1_macro", "f1_weighted", "ece_10")  # as in the tables of text sets
 
 
 def prompt_record(
@@ -84,12 +83,17 @@ def _table(evaluations: Sequence[AnswerEvaluation]) -> list[str]:
             name, reasons = evaluation.name, evaluation.malformed
             by_reason = ", ".join(f"{reason} {n}" for reason, n in reasons.items())
             lines.append(f"{name}: {sum(reasons.values())} malformed answers ({by_reason})")
-            values = ((_TITLES[key], value) for key, value in evaluation.well_formed.items())
-            shown = ", ".join(f"{title} {100 * value:.2f} %" for title, value in values)
+            shown = ", ".join(
+                f"{METRICS[key].short} {100 * value:.2f} %"
+                for key, value in evaluation.well_formed.items()
+            )
             lines.append(f"{name}: of the well-formed answers alone: {shown or 'none'}")
     spread = over_seeds(evaluations)
     if spread:
-        titled = [(spread[key], title) for key, title in _TITLES.items() if key in spread]
-        means = ", ".join(f"{t} {100 * mean:.2f}±{100 * std:.2f}" for (mean, std), t in titled)
-        lines.append(f"over {len(evaluations)} seeds, %: {means}")
+        means = []
+        for key in _OVER_SEEDS:
+            if key in spread:
+                mean, std = spread[key]
+                means.append(f"{METRICS[key].short} {100 * mean:.2f}±{100 * std:.2f}")
+        lines.append(f"over {len(evaluations)} seeds, %: {', '.join(means)}")
     return lines

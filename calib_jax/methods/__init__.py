@@ -2,8 +2,10 @@
 
 from calib_jax.methods._autolabel import AutoLabelState as AutoLabelState
 from calib_jax.methods._autolabel import autolabel as autolabel
+from calib_jax.methods._base import Apply as Apply
 from calib_jax.methods._base import Aux as Aux
 from calib_jax.methods._base import Batch as Batch
+from calib_jax.methods._base import Evaluator as Evaluator
 from calib_jax.methods._base import Info as Info
 from calib_jax.methods._base import Method as Method
 from calib_jax.methods._create import NAMES as NAMES

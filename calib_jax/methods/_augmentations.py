@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from calib_jax import augment, losses, targets
-from calib_jax.methods._base import Batch
+from calib_jax.methods._base import Apply, Batch
 
 _NO_MAGNITUDE = ("autocontrast", "equalize")  # operations that are the same at every magnitude
 
@@ -32,6 +32,8 @@ class Augmentation(NamedTuple):
         confidence of each example's bucket.
       same_as: for each bucket the first that changes images in the same way `[buckets]`, which is
         evaluated for all of them; empty if no two do.
+      names: Names of the rows of the table of buckets; empty if it has one row.
+      meaning: What a row and a bucket are, in one sentence for readers of a report.
     """
 
     shape: tuple[int, ...]
@@ -45,6 +47,8 @@ class Augmentation(NamedTuple):
         )
     )
     same_as: Sequence[int] = ()
+    names: Sequence[str] = ()
+    meaning: str = "A later bucket is farther from the original image."
 
 
 def bucket_of(distance: jax.Array, number: int) -> jax.Array:
@@ -94,6 +98,8 @@ def randaug(max_magnitude: int, ops: str) -> Augmentation:
         lambda drawn: drawn,
         change,
         same_as=same_as,
+        names=names,
+        meaning="A panel is an operation, a bucket a magnitude.",
     )
 
 
@@ -117,7 +123,15 @@ def augmix(magnitude: float, num_buckets: int) -> Augmentation:
         depth, lam = drawn
         return augment.augmix(key, images_of(batch), magnitude=magnitude, depth=depth, lam=lam)
 
-    return Augmentation((augment.MAX_DEPTH, num_buckets), draw, draw_in, bucket, change)
+    return Augmentation(
+        (augment.MAX_DEPTH, num_buckets),
+        draw,
+        draw_in,
+        bucket,
+        change,
+        names=[f"depth {depth}" for depth in range(1, augment.MAX_DEPTH + 1)],
+        meaning="A panel is a depth of the chain; the more, the heavier the original image.",
+    )
 
 
 def adversarial(eps: float, steps: int, num_buckets: int, *, fixed: bool = False) -> Augmentation:
@@ -136,7 +150,7 @@ def adversarial(eps: float, steps: int, num_buckets: int, *, fixed: bool = False
     def draw_in(key: jax.Array, n: int, bucket: jax.Array) -> Drawn:
         return eps * distance_in(key, n, bucket, num_buckets)
 
-    def change(apply: Any, params: Any, batch: Batch, drawn: Drawn, key: jax.Array) -> jax.Array:
+    def change(apply: Apply, params: Any, batch: Batch, drawn: Drawn, key: jax.Array) -> jax.Array:
         return attack(apply, params, batch, drawn, key, steps)
 
     return Augmentation(
@@ -145,7 +159,7 @@ def adversarial(eps: float, steps: int, num_buckets: int, *, fixed: bool = False
 
 
 def attack(
-    apply: Any, params: Any, batch: Batch, eps: jax.Array, key: jax.Array, steps: int
+    apply: Apply, params: Any, batch: Batch, eps: jax.Array, key: jax.Array, steps: int
 ) -> jax.Array:
     """Images within `eps` that raise the cross entropy of the true labels."""
     frozen = jax.lax.stop_gradient(params)

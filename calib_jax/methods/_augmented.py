@@ -17,7 +17,7 @@ from calib_jax.methods._autolabel import (
     mixup_autolabel,
     randaug_autolabel,
 )
-from calib_jax.methods._base import Aux, Batch, Method, State
+from calib_jax.methods._base import Apply, Aux, Batch, Method, State
 from calib_jax.methods._objectives import Objective, as_objective
 from calib_jax.methods._supervised import batch_loss, supervised
 
@@ -37,14 +37,14 @@ def augmented(
     inner = as_objective(objective)
 
     def loss(
-        apply: Any, params: Any, state: State, batch: Batch, key: jax.Array
+        apply: Apply, params: Any, state: State, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
-        logits, network, _ = forward(augmentation, apply, params, batch, key)
+        logits, model_state, _ = forward(augmentation, apply, params, batch, key)
         labels = batch.labels
         if smoothing:
             labels = targets.smooth(labels, logits.shape[-1], smoothing, "all")
         value = batch_loss(inner, logits, labels, state, batch.weights)
-        return value, Aux(logits, network)
+        return value, Aux(logits, model_state)
 
     return supervised(inner)._replace(loss=loss)
 
@@ -84,19 +84,19 @@ def augmix_jsd(
     inner = as_objective(objective)
 
     def loss(
-        apply: Any, params: Any, state: State, batch: Batch, key: jax.Array
+        apply: Apply, params: Any, state: State, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
         keys = jax.random.split(key, 3)
         images = images_of(batch)
         others = [augment.augmix(k, images, magnitude=magnitude, chains=3) for k in keys[:2]]
         # Side by side, so that a batch that is split over devices stays where it is.
         together = jnp.stack([images, *others], axis=1).reshape(-1, *images.shape[1:])
-        logits, network = apply(params, {"image": together}, keys[2])
+        logits, model_state = apply(params, {"image": together}, keys[2])
         views = logits.reshape(images.shape[0], 3, -1)
         clean = views[:, 0]
         value = batch_loss(inner, clean, batch.labels, state, batch.weights)
         value += weight * weighted_mean(losses.jensen_shannon(views), batch.weights)
-        return value, Aux(clean, network)
+        return value, Aux(clean, model_state)
 
     return supervised(inner)._replace(loss=loss)
 
@@ -145,7 +145,7 @@ def ccat(
     inner = as_objective(objective)
 
     def loss(
-        apply: Any, params: Any, state: State, batch: Batch, key: jax.Array
+        apply: Apply, params: Any, state: State, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
         draw_key, attack_key, network_key = jax.random.split(key, 3)
         images = images_of(batch)
@@ -155,13 +155,13 @@ def ccat(
         found = _augmentations.attack(apply, params, half, radii, attack_key, steps)
         distance = jnp.max(jnp.abs(found - half.inputs["image"]), axis=(1, 2, 3))
         inputs = {**batch.inputs, "image": images.at[1::2].set(found)}
-        logits, network = apply(params, inputs, network_key)
+        logits, model_state = apply(params, inputs, network_key)
         far = jnp.zeros(images.shape[0]).at[1::2].set(distance)
         uniform_at = jnp.full(images.shape[0], eps)
         if own_radius:
             uniform_at = uniform_at.at[1::2].set(radii)
         target = targets.ccat(batch.labels, far, uniform_at, logits.shape[-1], rho)
-        return batch_loss(inner, logits, target, state, batch.weights), Aux(logits, network)
+        return batch_loss(inner, logits, target, state, batch.weights), Aux(logits, model_state)
 
     return supervised(inner)._replace(loss=loss)
 

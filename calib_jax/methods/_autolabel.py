@@ -10,11 +10,16 @@ import numpy as np
 from calib_jax import metrics, targets
 from calib_jax.methods import _augmentations
 from calib_jax.methods._augmentations import Augmentation
-from calib_jax.methods._base import Aux, Batch, Evaluate, Info, Method, State
+from calib_jax.methods._base import Apply, Aux, Batch, Evaluator, Info, Method, State
 from calib_jax.methods._objectives import Objective, as_objective
 from calib_jax.methods._supervised import batch_loss
 
 _BINS = 15
+
+
+@jax.tree_util.register_static
+class Text(str):
+    """A text among the arrays of a report: part of a pytree's structure, so that it passes jit."""
 
 
 class AutoLabelState(NamedTuple):
@@ -82,15 +87,15 @@ def autolabel(
         return AutoLabelState(jnp.ones(number), nothing, nothing, nothing, passes, inner.init(info))
 
     def loss(
-        apply: Any, params: Any, state: AutoLabelState, batch: Batch, key: jax.Array
+        apply: Apply, params: Any, state: AutoLabelState, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
-        logits, network, drawn = forward(augmentation, apply, params, batch, key)
+        logits, model_state, drawn = forward(augmentation, apply, params, batch, key)
         confidence = state.confidence[augmentation.bucket(drawn)]
         target = augmentation.target(batch.labels, drawn, confidence, logits.shape[-1])
         value = batch_loss(inner, logits, target, state.objective, batch.weights)
-        return value, Aux(logits, network)
+        return value, Aux(logits, model_state)
 
-    def measure(apply: Any, params: Any, batch: Batch, argument: Any) -> Any:
+    def measure(apply: Apply, params: Any, batch: Batch, argument: Any) -> Any:
         """Sums per confidence bin of one bucket on one batch."""
         bucket, key = argument
         draw_key, change_key = jax.random.split(jax.random.fold_in(key, batch.position[0]))
@@ -114,17 +119,17 @@ def autolabel(
 
     update = jax.jit(inner.update)
 
-    def after_epoch(state: AutoLabelState, evaluate: Evaluate, key: jax.Array) -> AutoLabelState:
+    def after_epoch(state: AutoLabelState, evaluator: Evaluator, key: jax.Array) -> AutoLabelState:
         state = state._replace(
-            passes=state.passes + 1, objective=update(state.objective, *evaluate())
+            passes=state.passes + 1, objective=update(state.objective, *evaluator.validation())
         )
         if int(state.passes) % update_every:
             return state
         buckets = jnp.asarray(evaluated), jax.random.split(key, number)[evaluated]
-        return step(state, evaluate(measure=measure, arguments=buckets, limit=validation_subset))
+        return step(state, evaluator.per_bucket(measure, buckets, validation_subset))
 
     @jax.jit
-    def report(state: AutoLabelState, *validation: jax.Array) -> dict[str, jax.Array]:
+    def report(state: AutoLabelState, *validation: jax.Array) -> dict[str, Any]:
         shown = {
             "label_confidence": state.confidence,
             "bucket_ece": state.ece,
@@ -132,20 +137,24 @@ def autolabel(
             "bucket_confidence": state.mean_confidence,
         }
         table = {key: value.reshape(augmentation.shape) for key, value in shown.items()}
-        return table | inner.report(state.objective, *validation)
+        texts = {
+            "bucket_names": [Text(name) for name in augmentation.names],
+            "bucket_meaning": Text(augmentation.meaning),
+        }
+        return table | texts | inner.report(state.objective, *validation)
 
     return Method(init, loss, after_epoch=after_epoch, report=report)
 
 
 def forward(
-    augmentation: Augmentation, apply: Any, params: Any, batch: Batch, key: jax.Array
+    augmentation: Augmentation, apply: Apply, params: Any, batch: Batch, key: jax.Array
 ) -> tuple[jax.Array, Any, Any]:
     """Logits of augmented images, the network's collections, and what was drawn."""
     draw_key, change_key, network_key = jax.random.split(key, 3)
     drawn = augmentation.draw(draw_key, batch.labels.shape[0])
     images = augmentation.change(apply, params, batch, drawn, change_key)
-    logits, network = apply(params, {**batch.inputs, "image": images}, network_key)
-    return logits, network, drawn
+    logits, model_state = apply(params, {**batch.inputs, "image": images}, network_key)
+    return logits, model_state, drawn
 
 
 def randaug_autolabel(

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 State = Any  # a pytree of arrays
-Evaluate = Callable[..., Any]
+Inputs = Mapping[str, jax.Array]
+ModelState = Mapping[str, Any]
 
 
 # Where the arrays come from that a method may need of an earlier training.
@@ -75,13 +76,62 @@ class Aux(NamedTuple):
 
     Attributes:
       logits: of the batch `[batch, num_classes]`.
-      network: the network's collections after the forward pass (batch statistics).
-      extra: whatever the method's own `after_step` needs.
+      model_state: Model state after the forward pass (batch statistics).
+      extra: What the method's `after_step` needs besides.
     """
 
     logits: jax.Array
-    network: Mapping[str, Any]
+    model_state: ModelState
     extra: Any = None
+
+
+class Apply(Protocol):
+    """The network as a loss calls it, whole or in three cuts: embed, features, head.
+
+    With a `key`, a call is in training mode; without, in evaluation mode.
+    """
+
+    def __call__(
+        self, params: Any, inputs: Inputs, key: jax.Array | None = None
+    ) -> tuple[jax.Array, ModelState]:
+        """Return logits `[batch, num_classes]` and the model state after the call."""
+        ...
+
+    def embed(self, params: Any, inputs: Inputs, key: jax.Array | None = None) -> jax.Array:
+        """Return normalized images, or embeddings of tokens."""
+        ...
+
+    def features(
+        self, params: Any, embeddings: jax.Array, inputs: Inputs, key: jax.Array | None = None
+    ) -> tuple[jax.Array, ModelState]:
+        """Return the last layer's inputs and the model state after the call."""
+        ...
+
+    def head(self, params: Any, features: jax.Array, key: jax.Array | None = None) -> jax.Array:
+        """Return the logits of features."""
+        ...
+
+
+Measure = Callable[[Apply, Any, Batch, Any], Any]
+
+
+class Evaluator(Protocol):
+    """What a method may ask about the network, as it is now, on the validation set."""
+
+    def validation(self) -> tuple[jax.Array, jax.Array]:
+        """Return logits `[n, num_classes]` and labels `[n]`."""
+        ...
+
+    def per_bucket(self, measure: Measure, args: Any, limit: int = 0) -> Any:
+        """Return sums over validation examples for each of many buckets.
+
+        Args:
+          measure: Function `(apply, params, batch, arg) -> pytree` of sums over a batch. It must be
+            the same object in every call, or it is compiled in every call.
+          args: Pytree of arrays `[buckets, …]`; they are traced, so that there is one program for all.
+          limit: Number of validation examples; 0 for all.
+        """
+        ...
 
 
 def _keep(state: State, *_: Any) -> State:
@@ -97,14 +147,9 @@ class Method(NamedTuple):
     Attributes:
       init: `(info) -> state`
       loss: `(apply, params, state, batch, key) -> (scalar, Aux)`; inside jit, differentiated with
-        respect to `params`. `apply` is the network: see `train.Network`.
+        respect to `params`.
       after_step: `(state, batch, aux) -> state`; inside jit, for what is collected while training.
-      after_epoch: `(state, evaluate, key) -> state`; `evaluate()` gives validation logits and labels
-        of the network as it is now, `evaluate(transform)` the same on transformed inputs, and
-        `evaluate(measure=, arguments=, limit=)` sums over `limit` validation examples (0 for all): of
-        `measure(apply, params, batch, argument)`, a tree of sums over a batch, for each of the stacked
-        `arguments`. They are traced: one program does for all of them. A `transform` or `measure` that
-        is another function in every call is compiled in every call.
+      after_epoch: `(state, evaluator, key) -> state`, after a validation pass.
       report: `(state, logits, labels) -> {name: array}`: what to log of the state, given the
         validation logits and labels it was last steered by.
       groups: `(info) -> positions` of each group of training examples, if a step shall have rows of
@@ -122,9 +167,9 @@ class Method(NamedTuple):
     """
 
     init: Callable[[Info], State]
-    loss: Callable[..., tuple[jax.Array, Aux]]
+    loss: Callable[[Apply, Any, State, Batch, jax.Array], tuple[jax.Array, Aux]]
     after_step: Callable[[State, Batch, Aux], State] = _keep
-    after_epoch: Callable[[State, Evaluate, jax.Array], State] = _keep
+    after_epoch: Callable[[State, Evaluator, jax.Array], State] = _keep
     report: Callable[[State, jax.Array, jax.Array], dict[str, jax.Array]] = lambda *_: {}
     groups: Callable[[Info], Sequence[np.ndarray]] = lambda info: ()
     batch_split: str = "each"

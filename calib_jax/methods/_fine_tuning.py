@@ -7,7 +7,7 @@ import numpy as np
 
 from calib_jax import losses, targets
 from calib_jax._arrays import weighted_mean
-from calib_jax.methods._base import Aux, Batch, Method, State
+from calib_jax.methods._base import Apply, Aux, Batch, Method, State
 
 
 def fine_tuning(num_new: int, num_old: int, alpha: float = 5.0, mixed: float = 0.5) -> Method:
@@ -29,10 +29,10 @@ def fine_tuning(num_new: int, num_old: int, alpha: float = 5.0, mixed: float = 0
     """
 
     def loss(
-        apply: Any, params: Any, state: State, batch: Batch, key: jax.Array
+        apply: Apply, params: Any, state: State, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
         network_key, lam_key, pair_key = jax.random.split(key, 3)
-        logits, network = apply(params, batch.inputs, network_key)
+        logits, model_state = apply(params, batch.inputs, network_key)
         half = logits.shape[0] // 2
         # Texts of a step are about equally long, and in the order of their lengths.
         old = half + jax.random.permutation(pair_key, half)
@@ -44,7 +44,7 @@ def fine_tuning(num_new: int, num_old: int, alpha: float = 5.0, mixed: float = 0
             targets.mix(labels[:half], labels[old], lam),
         )
         each = (1 - mixed) * plain + mixed * mixture
-        return weighted_mean(each, batch.weights[:half]), Aux(logits, network)
+        return weighted_mean(each, batch.weights[:half]), Aux(logits, model_state)
 
     return Method(
         init=lambda info: (),

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calib_jax import augment, dynamics, losses, targets
-from calib_jax.methods._base import Aux, Batch, Evaluate, Info, Method, State
+from calib_jax.methods._base import Apply, Aux, Batch, Evaluator, Info, Method, State
 from calib_jax.methods._objectives import Objective, as_objective
 from calib_jax.methods._recorded import latest
 from calib_jax.methods._supervised import batch_loss, supervised
@@ -145,11 +145,11 @@ def informed_mixup(
         return state
 
     def loss(
-        apply: Any, params: Any, state: Informed, batch: Batch, key: jax.Array
+        apply: Apply, params: Any, state: Informed, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
         embed_key, features_key, head_key, lam_key, pair_key = jax.random.split(key, 5)
         embeddings = apply.embed(params, batch.inputs, embed_key)
-        features, network = apply.features(params, embeddings, batch.inputs, features_key)
+        features, model_state = apply.features(params, embeddings, batch.inputs, features_key)
         logits = apply.head(params, features, head_key)
         num_classes = logits.shape[-1]
         labels = targets.smooth(batch.labels, num_classes, smoothing, "others")
@@ -181,7 +181,7 @@ def informed_mixup(
                     state.objective,
                     batch.weights,
                 )
-        return value, Aux(logits, network)
+        return value, Aux(logits, model_state)
 
     def after_step(state: Informed, batch: Batch, aux: Aux) -> Informed:
         if partners != "bank":
@@ -189,8 +189,8 @@ def informed_mixup(
         bank = state.bank._replace(logits=latest(state.bank.logits, batch, aux.logits))
         return state._replace(bank=bank)
 
-    def after_epoch(state: Informed, evaluate: Evaluate, key: jax.Array) -> Informed:
-        return state._replace(objective=plain.after_epoch(state.objective, evaluate, key))
+    def after_epoch(state: Informed, evaluator: Evaluator, key: jax.Array) -> Informed:
+        return state._replace(objective=plain.after_epoch(state.objective, evaluator, key))
 
     return Method(
         init,
@@ -292,7 +292,7 @@ def _random_pairs(key: jax.Array, logits: jax.Array, labels: jax.Array) -> Pairs
 
 def _saliency(
     kind: str,
-    apply: Any,
+    apply: Apply,
     params: Any,
     logits: jax.Array,
     features: jax.Array,

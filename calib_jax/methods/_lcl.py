@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from calib_jax import losses
 from calib_jax._arrays import weighted_mean
-from calib_jax.methods._base import Aux, Batch, Method, State
+from calib_jax.methods._base import Apply, Aux, Batch, Method, State
 
 _VIEWS = ("dropout", "tokens")
 
@@ -36,7 +36,7 @@ def lcl(lam: float = 0.5, tau: float = 0.3, view: str = "dropout", replaced: flo
         raise ValueError(f"lam={lam}: expected 0 to 1")
 
     def loss(
-        apply: Any, params: Any, state: State, batch: Batch, key: jax.Array
+        apply: Apply, params: Any, state: State, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
         params, helper = params
         keys = jax.random.split(key, 5)
@@ -47,7 +47,7 @@ def lcl(lam: float = 0.5, tau: float = 0.3, view: str = "dropout", replaced: flo
         labels, weights = jnp.tile(batch.labels, 2), jnp.tile(batch.weights, 2)
 
         embeddings = apply.embed(params, inputs, keys[1])
-        features, network = apply.features(params, embeddings, inputs, keys[2])
+        features, model_state = apply.features(params, embeddings, inputs, keys[2])
         logits = apply.head(params, features, keys[3])
         helper_logits, _ = apply(helper, inputs, keys[4])
         each = lam * losses.cross_entropy(logits, labels)
@@ -56,7 +56,7 @@ def lcl(lam: float = 0.5, tau: float = 0.3, view: str = "dropout", replaced: flo
             features, labels, helper_logits, tau=tau, weights=weights
         )
         first = logits[: batch.labels.shape[0]]
-        return weighted_mean(each, weights), Aux(first, network)
+        return weighted_mean(each, weights), Aux(first, model_state)
 
     return Method(init=lambda info: (), loss=loss, networks=2)
 

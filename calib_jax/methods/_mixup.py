@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from calib_jax import targets
-from calib_jax.methods._base import Aux, Batch, Method, State
+from calib_jax.methods._base import Apply, Aux, Batch, Method, State
 from calib_jax.methods._objectives import Objective, as_objective
 from calib_jax.methods._supervised import batch_loss, supervised
 
@@ -36,7 +36,7 @@ def mixup(
     inner = as_objective(objective)
 
     def loss(
-        apply: Any, params: Any, state: State, batch: Batch, key: jax.Array
+        apply: Apply, params: Any, state: State, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
         keys = jax.random.split(key, 5)
         shape = () if lam == "step" else batch.labels.shape
@@ -48,13 +48,13 @@ def mixup(
             x = targets.mix(x, x[partner], ratio)
             if "mask" in inputs:  # a mixed text is as long as the longer of the two
                 inputs["mask"] = jnp.maximum(inputs["mask"], inputs["mask"][partner])
-        x, network = apply.features(params, x, inputs, keys[3])
+        x, model_state = apply.features(params, x, inputs, keys[3])
         if place == "features":
             x = targets.mix(x, x[partner], ratio)
         logits = apply.head(params, x, keys[4])
         one_hot = targets.one_hot(batch.labels, logits.shape[-1])
         mixed = targets.mix(one_hot, one_hot[partner], ratio)
         value = batch_loss(inner, logits, mixed, state, batch.weights)
-        return value, Aux(logits, network)
+        return value, Aux(logits, model_state)
 
     return supervised(inner)._replace(loss=loss)

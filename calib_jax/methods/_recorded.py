@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calib_jax import dynamics
-from calib_jax.methods._base import Aux, Batch, Info, Method, State
+from calib_jax.methods._base import Apply, Aux, Batch, Info, Method, State
 
 
 class Recorded(NamedTuple):
@@ -41,7 +41,7 @@ def recorded(method: Method) -> Method:
             jnp.zeros((n, info.num_classes)),
         )
 
-    def loss(apply: Any, params: Any, state: Recorded, *rest: Any) -> tuple[jax.Array, Aux]:
+    def loss(apply: Apply, params: Any, state: Recorded, *rest: Any) -> tuple[jax.Array, Aux]:
         return method.loss(apply, params, state.method, *rest)
 
     def after_step(state: Recorded, batch: Batch, aux: Aux) -> Recorded:

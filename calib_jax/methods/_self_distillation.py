@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from calib_jax import losses
 from calib_jax._arrays import weighted_mean
-from calib_jax.methods._base import Aux, Batch, Info, Method
+from calib_jax.methods._base import Apply, Aux, Batch, Info, Method
 
 _T_SQUARED = {"scaled": None, "always": True, "never": False}
 
@@ -69,9 +69,9 @@ def self_distillation(
         )
 
     def loss(
-        apply: Any, params: Any, state: Taught, batch: Batch, key: jax.Array
+        apply: Apply, params: Any, state: Taught, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
-        logits, network = apply(params, batch.inputs, key)
+        logits, model_state = apply(params, batch.inputs, key)
         each = losses.distillation(
             logits,
             state.teacher[batch.position],
@@ -81,7 +81,7 @@ def self_distillation(
             scale_student=scale_student,
             t_squared=_T_SQUARED[t_squared],
         )
-        return weighted_mean(each, batch.weights), Aux(logits, network)
+        return weighted_mean(each, batch.weights), Aux(logits, model_state)
 
     return Method(
         init,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from calib_jax._arrays import weighted_mean
-from calib_jax.methods._base import Aux, Batch, Evaluate, Method, State
+from calib_jax.methods._base import Apply, Aux, Batch, Evaluator, Method, State
 from calib_jax.methods._objectives import Objective
 
 
@@ -14,16 +14,16 @@ def supervised(objective: Objective) -> Method:
     """Minimises `objective`; its state, if it has one, follows the validation set."""
 
     def loss(
-        apply: Any, params: Any, state: State, batch: Batch, key: jax.Array
+        apply: Apply, params: Any, state: State, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
-        logits, network = apply(params, batch.inputs, key)
+        logits, model_state = apply(params, batch.inputs, key)
         value = batch_loss(objective, logits, batch.labels, state, batch.weights)
-        return value, Aux(logits, network)
+        return value, Aux(logits, model_state)
 
     update = jax.jit(objective.update)
 
-    def after_epoch(state: State, evaluate: Evaluate, key: jax.Array) -> State:
-        return update(state, *evaluate())
+    def after_epoch(state: State, evaluator: Evaluator, key: jax.Array) -> State:
+        return update(state, *evaluator.validation())
 
     return Method(objective.init, loss, after_epoch=after_epoch, report=jax.jit(objective.report))
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from calib_jax import metrics
 from calib_jax._arrays import matmul
-from calib_jax.methods._base import Aux, Batch, Evaluate, Info, Method, State
+from calib_jax.methods._base import Apply, Aux, Batch, Evaluator, Info, Method, State
 from calib_jax.methods._recorded import latest
 
 
@@ -76,7 +76,7 @@ def watched(method: Method, num_bins: int = 15) -> Method:
             before=TrainingBins(nothing, nothing, nothing, edges),
         )
 
-    def loss(apply: Any, params: Any, state: Watched, *rest: Any) -> tuple[jax.Array, Aux]:
+    def loss(apply: Apply, params: Any, state: Watched, *rest: Any) -> tuple[jax.Array, Aux]:
         return method.loss(apply, params, state.method, *rest)
 
     def after_step(state: Watched, batch: Batch, aux: Aux) -> Watched:
@@ -95,10 +95,10 @@ def watched(method: Method, num_bins: int = 15) -> Method:
             probability=latest(state.probability, batch, true),
         )
 
-    def after_epoch(state: Watched, evaluate: Evaluate, key: jax.Array) -> Watched:
+    def after_epoch(state: Watched, evaluator: Evaluator, key: jax.Array) -> Watched:
         return Watched(
-            method=method.after_epoch(state.method, evaluate, key),
-            edges=_validation_bins(*evaluate()).edges[1:-1],
+            method=method.after_epoch(state.method, evaluator, key),
+            edges=_validation_bins(*evaluator.validation()).edges[1:-1],
             confidence=jnp.zeros((2, num_bins)),
             number=jnp.zeros((2, num_bins)),
             probability=jnp.full_like(state.probability, -1.0),

@@ -22,6 +22,8 @@ from calib_jax.metrics._proper import brier_score as brier_score
 from calib_jax.metrics._proper import inverse_temperature as inverse_temperature
 from calib_jax.metrics._proper import nll as nll
 from calib_jax.metrics._proper import refinement as refinement
+from calib_jax.metrics._registry import METRICS as METRICS
+from calib_jax.metrics._registry import Metric as Metric
 from calib_jax.metrics._selective import aurc as aurc
 from calib_jax.metrics._selective import auroc as auroc
 from calib_jax.metrics._selective import e_aurc as e_aurc

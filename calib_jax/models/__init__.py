@@ -1,4 +1,4 @@
-"""Flax networks, each cut in `embed`, `features` and `head`, and the loading of pretrained weights."""
+"""Flax networks with methods `embed`, `features` and `head`, and the loading of pretrained weights."""
 
 from calib_jax.models._create import NAMES as NAMES
 from calib_jax.models._create import create as create

@@ -12,7 +12,7 @@ from calib_jax.models._densenet import DenseNet
 from calib_jax.models._encoder import EncoderConfig
 from calib_jax.models._mlp import MLP
 from calib_jax.models._resnet import HE_FAN_OUT, ResNet
-from calib_jax.models._text_classifier import OWN_HEAD, TextClassifier
+from calib_jax.models._text_classifier import DEFAULT_HEAD, TextClassifier
 from calib_jax.models._text_cnn import TextCNN
 from calib_jax.models._wide_resnet import WideResNet
 
@@ -21,7 +21,7 @@ _TINY: dict[str, Any] = {"pool": 2, "kernel_init": HE_FAN_OUT}
 
 
 def _basic(stages: int, widths: tuple[int, ...], **kwargs: Any) -> Callable[..., nn.Module]:
-    """Two-convolution blocks on a stem of 16 channels."""
+    """Return a builder of a ResNet with two-convolution blocks and a stem of 16 channels."""
     return partial(
         ResNet, stages=(stages,) * 3, widths=widths, bottleneck=False, stem_width=16, **kwargs
     )
@@ -72,16 +72,19 @@ NAMES = (*_TEXT, *_IMAGE, "text_cnn")
 
 
 def create(name: str, num_classes: int, **options: Any) -> nn.Module:
-    """A network by name, with parameters still to be initialised (or loaded: `load_pretrained`).
+    """Create a network by name, without parameters (`load_pretrained` loads some).
 
     Args:
-      name: one of `NAMES`.
-      num_classes: number of logits.
-      **options: attributes of the module (`dtype`, …); for an encoder also the fields of its
-        `EncoderConfig` (base size unless said otherwise), `head` (see `HEADS`) and `remat`.
+      name: Name of the network, one of `NAMES`.
+      num_classes: Number of logits.
+      **options: Attributes of the module (`dtype`, …); for an encoder also the fields of its
+        `EncoderConfig` (defaults are those of the base size), `head` (see `HEADS`) and `remat`.
 
     Returns:
       A Flax module with the methods `embed`, `features` and `head`.
+
+    >>> create("mlp", num_classes=10, widths=(32,)).widths
+    (32,)
     """
     if name not in NAMES:
         raise ValueError(f"model={name!r}: {expected_one_of(name, NAMES)}")
@@ -95,7 +98,7 @@ def create(name: str, num_classes: int, **options: Any) -> nn.Module:
         options.setdefault("embedding_size", options["hidden_size"])
         sizes.add("embedding_size")
     config = dataclasses.replace(_TEXT[name], **{k: options.pop(k) for k in sizes})
-    head = options.pop("head", OWN_HEAD[name])
+    head = options.pop("head", DEFAULT_HEAD[name])
     return TextClassifier(config, num_classes, head, **options)
 
 

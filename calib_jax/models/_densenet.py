@@ -1,4 +1,4 @@
-"""Densely connected network."""
+"""DenseNet: each layer sees the outputs of all earlier layers of its block."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from calib_jax.models._resnet import (
 
 
 class DenseLayer(nn.Module):
-    """Norm, relu, 1x1 to four times the growth, norm, relu, 3x3 to the growth, beside the input."""
+    """Norm, relu, 1x1 to 4 x growth, norm, relu, 3x3 to the growth; concatenated with the input."""
 
     growth: int
     dtype: object
@@ -47,9 +47,12 @@ class DenseNet(ImageNetwork):
     """DenseNet; blocks (6, 12, 24, 16) with growth 32 are DenseNet-121.
 
     Attributes:
-      blocks: number of layers in each block.
-      growth: channels that each layer adds.
+      blocks: Number of layers in each block.
+      growth: Number of channels that each layer adds.
       stem: `'small'`: 3x3 convolution; `'imagenet'`: 7x7 with stride 2, norm, 3x3 max-pooling.
+
+    References:
+      Huang et al., 2017, arXiv:1608.06993.
     """
 
     blocks: Sequence[int] = (6, 12, 24, 16)

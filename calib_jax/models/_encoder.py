@@ -1,8 +1,12 @@
 """BERT, RoBERTa and ELECTRA: one post-layer-norm transformer encoder.
 
-The three differ in how positions are counted (RoBERTa counts from the padding id on), and in whether
-embeddings are projected to the hidden width (ELECTRA). Parameters are float32, activations `dtype`;
-layer-norm statistics and attention softmax are float32 in any case.
+The three differ in the numbering of positions (RoBERTa's start after the padding id) and in the
+projection of embeddings to the hidden width (ELECTRA). Parameters are float32, activations `dtype`;
+layer-norm statistics and the attention softmax are always float32.
+
+References:
+  BERT: Devlin et al., 2019, arXiv:1810.04805. RoBERTa: Liu et al., 2019, arXiv:1907.11692.
+  ELECTRA: Clark et al., 2020, arXiv:2003.10555.
 """
 
 import dataclasses
@@ -14,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 MODEL_TYPES = ("bert", "roberta", "electra")
-# What a `config.json` may say of options that these modules have one form of.
+# Values in a `config.json` of options that these modules implement in one form only.
 _IMPLEMENTED = {
     "hidden_act": "gelu",
     "position_embedding_type": "absolute",
@@ -53,7 +57,7 @@ class EncoderConfig:
 
     @classmethod
     def from_json(cls, config: Mapping[str, Any]) -> "EncoderConfig":
-        """Reads the content of a `config.json`; refuses what these modules do not compute."""
+        """Create a config from the content of a `config.json`; reject what is not implemented."""
         if config.get("model_type") not in MODEL_TYPES:
             raise ValueError(
                 f"model_type={config.get('model_type')!r}: expected one of {', '.join(MODEL_TYPES)}"
@@ -73,6 +77,7 @@ class EncoderConfig:
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the content of a `config.json`."""
         values = dataclasses.asdict(self)
         if self.model_type != "electra":
             del values["embedding_size"]
@@ -84,13 +89,17 @@ def _optional(field: dataclasses.Field) -> bool:
 
 
 def gelu(x: jax.Array) -> jax.Array:
-    """The exact GELU, by erf: `jax.nn.gelu` goes by erfc, three times as slow on the CPU."""
+    """Compute the exact GELU with erf: `jax.nn.gelu` uses erfc, three times as slow on the CPU.
+
+    References:
+      Hendrycks and Gimpel, 2016, arXiv:1606.08415.
+    """
     y = x.astype(jnp.float32)  # 1 + erf cancels in bfloat16
     return (0.5 * y * (1 + jax.lax.erf(y * 0.5**0.5))).astype(x.dtype)
 
 
 class Dropout(nn.Module):
-    """Dropout from 16 random bits per entry; the rate is met to 2⁻¹⁷."""
+    """Dropout with 16 random bits per entry; the rate is exact to 2⁻¹⁷."""
 
     rate: float
 
@@ -98,7 +107,7 @@ class Dropout(nn.Module):
     def __call__(self, x: jax.Array, train: bool) -> jax.Array:
         if not train or self.rate == 0:
             return x
-        # Two entries share a word: asked for 16-bit numbers, JAX draws 32 bits and drops half.
+        # Two entries share a word: for 16-bit numbers JAX would draw 32 bits and drop half.
         *leading, last = x.shape
         words = jax.random.bits(self.make_rng("dropout"), (*leading, (last + 1) // 2), jnp.uint32)
         bits = jax.lax.bitcast_convert_type(words, jnp.uint16).reshape(*leading, -1)[..., :last]
@@ -109,7 +118,7 @@ class Dropout(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """Words, positions and token types, summed and normalised."""
+    """Sum of word, position and token type embeddings, normalized."""
 
     config: EncoderConfig
     dtype: Any = jnp.float32
@@ -121,7 +130,7 @@ class Embeddings(nn.Module):
         c = self.config
 
         def table(name: str, rows: int) -> nn.Embed:
-            # Looked up in float32: in bfloat16 the gradients of frequent rows would not add up.
+            # Looked up in float32: in bfloat16 the gradients of frequent rows would lose precision.
             return nn.Embed(rows, c.embedding_size, embedding_init=_init(c), name=name)
 
         if token_type_ids is None:
@@ -141,7 +150,7 @@ class Embeddings(nn.Module):
         length = input_ids.shape[-1]
         if self.config.model_type != "roberta":
             available, positions = self.config.max_position_embeddings, jnp.arange(length)
-        else:  # padding keeps its own position, words count on from it
+        else:  # padding has position `pad`, words count up from it
             pad = self.config.pad_token_id
             available = self.config.max_position_embeddings - pad - 1
             word = (input_ids != pad).astype(jnp.int32)
@@ -154,7 +163,7 @@ class Embeddings(nn.Module):
 class Layer(nn.Module):
     """Self-attention and feed-forward, each followed by residual and layer norm.
 
-    With `first_only` the result is that of the first token alone, `[batch, 1, hidden]`.
+    With `first_only` the result is the hidden state of the first token, `[batch, 1, hidden]`.
     """
 
     config: EncoderConfig
@@ -166,7 +175,7 @@ class Layer(nn.Module):
     ) -> jax.Array:
         c = self.config
         heads, width = c.num_attention_heads, c.hidden_size // c.num_attention_heads
-        # One product for queries, keys and values.
+        # One matrix product for queries, keys and values.
         qkv = nn.DenseGeneral(
             (3, heads, width), kernel_init=_init(c), dtype=self.dtype, name="qkv"
         )(x)
@@ -203,9 +212,9 @@ class Encoder(nn.Module):
     """Embeddings and layers.
 
     Attributes:
-      config: sizes.
-      dtype: of the activations; parameters stay float32.
-      remat: recompute a layer's activations in the backward pass instead of keeping them.
+      config: Sizes of the encoder.
+      dtype: Type of the activations; parameters stay float32.
+      remat: Whether to recompute a layer's activations in the backward pass instead of storing them.
     """
 
     config: EncoderConfig
@@ -223,16 +232,20 @@ class Encoder(nn.Module):
         token_type_ids: jax.Array | None = None,
         train: bool = False,
     ) -> jax.Array:
-        """Token ids `[batch, length]` to embeddings `[batch, length, hidden]`."""
+        """Embed token ids `[batch, length]`; the result is `[batch, length, hidden]`."""
         return self.embeddings(input_ids, token_type_ids, train)
 
     def encode(
         self, embeddings: jax.Array, mask: jax.Array, train: bool = False, first_only: bool = False
     ) -> jax.Array:
-        """Embeddings to hidden states; `mask` `[batch, length]` is 1 for words, 0 for padding.
+        """Compute hidden states `[batch, length, hidden]` of embeddings.
 
-        A classifier looks at the first token, `[batch, 1, hidden]` with `first_only`: the last layer
-        then leaves the others out, which saves an eighth of the work in a network of six layers.
+        Args:
+          embeddings: Result of `embed`, `[batch, length, hidden]`.
+          mask: 1 for words, 0 for padding, `[batch, length]`.
+          train: Whether dropout is applied.
+          first_only: Whether the last layer computes only the first token, `[batch, 1, hidden]`: all
+            that a classifier needs, and an eighth less work with six layers.
         """
         x = embeddings.astype(self.dtype)
         for i, layer in enumerate(self.layers):
@@ -246,7 +259,7 @@ class Encoder(nn.Module):
         token_type_ids: jax.Array | None = None,
         train: bool = False,
     ) -> jax.Array:
-        """Hidden states `[batch, length, hidden]` of token ids `[batch, length]`."""
+        """Compute hidden states `[batch, length, hidden]` of token ids `[batch, length]`."""
         return self.encode(self.embed(input_ids, token_type_ids, train), mask, train)
 
 

@@ -12,7 +12,7 @@ class MLP(ImageNetwork):
     """Dense layers with relu on the flattened image.
 
     Attributes:
-      widths: of the hidden layers.
+      widths: Widths of the hidden layers.
     """
 
     widths: Sequence[int] = (256, 256)

@@ -1,4 +1,4 @@
-"""Hugging Face folders: `config.json` and safetensors, to parameters and back. Never a pickle."""
+"""Load and save parameters as Hugging Face folders: `config.json` and safetensors, never a pickle."""
 
 import json
 import pathlib
@@ -13,12 +13,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from calib_jax.models._encoder import Encoder, EncoderConfig
-from calib_jax.models._text_classifier import OWN_HEAD, TextClassifier
+from calib_jax.models._text_classifier import DEFAULT_HEAD, TextClassifier
 
 Params = dict[str, Any]
 
-# Tensors of pre-training tasks and buffers, which a classifier has no use for.
-_LEFT_ALONE = (
+# Tensors of pre-training tasks and buffers, which a classifier does not use.
+_IGNORED = (
     "cls.",
     "lm_head.",
     "discriminator_predictions.",
@@ -27,8 +27,8 @@ _LEFT_ALONE = (
     "embeddings.position_ids",
 )
 
-# The PyTorch class that computes a head, after the architecture's name. Of token classification's
-# logits, ours are those of the first token.
+# Suffix of the PyTorch class that computes a head. Our logits are those of token classification for the
+# first token.
 _TASK = {
     "linear": "ForTokenClassification",
     "pooler": "ForSequenceClassification",
@@ -48,17 +48,18 @@ def load_pretrained(
     remat: bool = False,
     seed: int = 0,
 ) -> tuple[nn.Module, Params]:
-    """Loads an encoder, or a classifier on top of one, from a folder in the Hugging Face layout.
+    """Load an encoder, or a classifier on top of one, from a folder in the Hugging Face layout.
 
     Args:
-      path: folder with `config.json` and `model.safetensors` (or shards with their index).
-      num_classes: makes a `TextClassifier`. A head of the same kind in the folder is used, its last layer
-        only if it has as many classes; what is not in the folder starts at random. `None`: a classifier
-        if the folder holds one, else the bare `Encoder`.
-      head: see `HEADS`; `None` means the folder's, or else the architecture's own.
-      dtype: of the activations.
-      remat: see `Encoder`.
-      seed: of a head that is not in the folder.
+      path: Folder with `config.json` and `model.safetensors` (or shards with their index).
+      num_classes: Number of classes of a `TextClassifier`. A head of the same kind in the folder is
+        used, its last layer only if the number of classes agrees; other layers are initialized at
+        random. `None`: a classifier if the folder contains one, otherwise the bare `Encoder`.
+      head: Name of the head, one of `HEADS`; `None` means the folder's, or else the architecture's
+        default.
+      dtype: Type of the activations.
+      remat: Whether to recompute activations, as in `Encoder`.
+      seed: Seed of layers that are not in the folder.
 
     Returns:
       The module and its float32 parameters, for `module.apply({"params": params}, …)`.
@@ -68,12 +69,12 @@ def load_pretrained(
     config = EncoderConfig.from_json(settings)
     tensors = _read_tensors(path, config.model_type)
     stored = _stored_head(settings, tensors)
-    kind = head or stored or OWN_HEAD[config.model_type]
+    kind = head or stored or DEFAULT_HEAD[config.model_type]
     if num_classes is None and stored == kind:
         num_classes = _stored_classes(settings, tensors, kind)
     if num_classes is None and head is not None:
-        raise ValueError(f"{path}: has no {head!r} head; say num_classes for a new one")
-    if stored != kind:  # the last layer of another kind of head has seen other features
+        raise ValueError(f"{path}: has no {head!r} head; set num_classes for a new one")
+    if stored != kind:  # the last layer of another kind of head was trained on other features
         tensors = {n: t for n, t in tensors.items() if not n.startswith("classifier.")}
     module: Encoder | TextClassifier = (
         Encoder(config, dtype, remat)
@@ -84,15 +85,15 @@ def load_pretrained(
 
 
 def save_pretrained(path: str | pathlib.Path, module: nn.Module, params: Params) -> None:
-    """Writes a folder that `load_pretrained` and PyTorch `transformers` load.
+    """Write a folder that `load_pretrained` and PyTorch `transformers` load.
 
     In PyTorch a linear head is token classification, whose first token has our logits, and a bare
-    encoder loads without surprise by `AutoModel.from_pretrained(path, add_pooling_layer=False)`.
+    encoder loads without warnings with `AutoModel.from_pretrained(path, add_pooling_layer=False)`.
 
     Args:
-      path: folder to write `config.json` and `model.safetensors` to.
-      module: an `Encoder`, or a `TextClassifier` with a head that PyTorch has for its architecture.
-      params: its parameters.
+      path: Folder for `config.json` and `model.safetensors`.
+      module: `Encoder`, or `TextClassifier` with a head that PyTorch has for its architecture.
+      params: Parameters of the module.
     """
     if not isinstance(module, Encoder | TextClassifier):
         raise ValueError(f"module is {type(module).__name__}: expected Encoder or TextClassifier")
@@ -110,10 +111,10 @@ def save_pretrained(path: str | pathlib.Path, module: nn.Module, params: Params)
     settings = config.to_json()
     task = "Model"
     if isinstance(module, TextClassifier):
-        kind, own = module.head_kind, OWN_HEAD[config.model_type]
-        if kind not in ("linear", "multiple_choice", own):
+        kind, default = module.head_kind, DEFAULT_HEAD[config.model_type]
+        if kind not in ("linear", "multiple_choice", default):
             raise ValueError(
-                f"head={kind!r}: PyTorch's {config.model_type} has linear, multiple_choice and {own}"
+                f"head={kind!r}: PyTorch's {config.model_type} has linear, multiple_choice and {default}"
             )
         task = _TASK[kind]
         outside = ("classifier.", "sequence_summary.")
@@ -148,18 +149,18 @@ def _read_json(file: pathlib.Path) -> dict[str, Any]:
 
 
 def _read_tensors(path: pathlib.Path, model_type: str) -> dict[str, np.ndarray]:
-    """The folder's tensors as float32, under their names without `bert.` and its like."""
+    """Read the folder's tensors as float32, under their names without a prefix such as `bert.`."""
     tensors = {}
     for file in _tensor_files(path):
         try:
-            # The jax framework reads bfloat16, which numpy does not know.
+            # The jax framework reads bfloat16, which numpy does not support.
             with safe_open(file, framework="flax") as archive:
                 for stored in archive.keys():  # noqa: SIM118
                     name = stored.removeprefix(f"{model_type}.")
-                    # How the first BERT releases called them.
+                    # Names of the first BERT releases.
                     name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
                     name = name.replace("LayerNorm.beta", "LayerNorm.bias")
-                    if not name.startswith(_LEFT_ALONE):
+                    if not name.startswith(_IGNORED):
                         tensors[name] = np.asarray(archive.get_tensor(stored), np.float32)
         except SafetensorError as error:
             raise ValueError(f"{file}: not a safetensors file ({error})") from None
@@ -185,18 +186,18 @@ def _tensor_files(path: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _stored_head(settings: dict[str, Any], tensors: dict[str, np.ndarray]) -> str | None:
-    """The kind of head in the folder."""
+    """Return the kind of head in the folder, or `None`."""
     if not any(name.startswith("classifier.") for name in tensors):
         return None
     architecture = (settings.get("architectures") or [""])[0]
     for kind in ("linear", "multiple_choice"):
         if architecture.endswith(_TASK[kind]):
             return kind
-    return OWN_HEAD[settings["model_type"]]
+    return DEFAULT_HEAD[settings["model_type"]]
 
 
 def _stored_classes(settings: dict[str, Any], tensors: dict[str, np.ndarray], kind: str) -> int:
-    if kind == "multiple_choice":  # one logit in the tensors, whatever the number of choices
+    if kind == "multiple_choice":  # one logit in the tensors for any number of choices
         return len(settings.get("id2label", (0, 1)))
     for name in ("classifier.weight", "classifier.out_proj.weight"):
         if name in tensors:
@@ -205,7 +206,7 @@ def _stored_classes(settings: dict[str, Any], tensors: dict[str, np.ndarray], ki
 
 
 def _names(module: Encoder | TextClassifier) -> dict[str, str]:
-    """Our module paths and theirs, `{}` standing for the layer's number."""
+    """Return a map from our module paths to PyTorch's; `{}` is the number of the layer."""
     inside = "encoder/" if isinstance(module, TextClassifier) else ""
     layer = "encoder.layer.{}."
     names = {
@@ -234,7 +235,7 @@ def _names(module: Encoder | TextClassifier) -> dict[str, str]:
 
 
 def _translate(key: str, names: dict[str, str]) -> tuple[str, str]:
-    """Of a parameter's path: their module name and our leaf name."""
+    """Return PyTorch's module name and our leaf name of a parameter's path."""
     owner, leaf = key.rsplit("/", 1)
     parts = owner.split("/")
     number = next((p.removeprefix("layers_") for p in parts if p.startswith("layers_")), "")
@@ -243,7 +244,7 @@ def _translate(key: str, names: dict[str, str]) -> tuple[str, str]:
 
 
 def _to_torch(key: str, value: np.ndarray, names: dict[str, str]) -> list[tuple[str, np.ndarray]]:
-    """One parameter as the tensors PyTorch keeps it in."""
+    """Return PyTorch's tensors of one parameter with their names."""
     theirs, leaf = _translate(key, names)
     suffix = "bias" if leaf == "bias" else "weight"
     if theirs.endswith("attention.self"):  # [hidden, 3, heads, width] or [3, heads, width]
@@ -259,7 +260,7 @@ def _to_torch(key: str, value: np.ndarray, names: dict[str, str]) -> list[tuple[
 
 
 def _shapes(module: Encoder | TextClassifier) -> dict[str, Any]:
-    """Paths and shapes of the module's parameters."""
+    """Return paths and shapes of the module's parameters."""
     choice = isinstance(module, TextClassifier) and module.head_kind == "multiple_choice"
     ids = jnp.zeros((1, 2, 2) if choice else (1, 2), jnp.int32)
 
@@ -275,7 +276,7 @@ def _fill(
     path: pathlib.Path,
     seed: int,
 ) -> Params:
-    """The module's parameters: the folder's tensors, and a fresh head where it has none."""
+    """Return the module's parameters: the folder's tensors, and random ones for a head that it lacks."""
     names = _names(module)
     in_folder = {name.rpartition(".")[0] for name in tensors}
     wrong, used, loaded, fresh = [], set(), {}, {}
@@ -296,7 +297,7 @@ def _fill(
                 wrong.append(f"{name} has shape {tensors[name].shape}, expected {want.shape}")
         if not wrong:
             loaded[key] = _from_torch(key, [tensors[name] for name, _ in parts], shape.shape)
-    # A pooler or a head that this module does not have is left alone; anything else is a surprise.
+    # A pooler or a head that this module does not have is ignored; anything else is an error.
     spare = {n for n in tensors if n.startswith(("pooler.", "classifier.", "sequence_summary."))}
     wrong += [f"unexpected {name}" for name in sorted(tensors.keys() - used - spare)]
     if wrong:
@@ -306,7 +307,7 @@ def _fill(
 
 
 def _from_torch(key: str, tensors: list[Any], shape: tuple[int, ...]) -> jax.Array:
-    """The inverse of `_to_torch`."""
+    """Invert `_to_torch`."""
     if len(tensors) == 3:
         value = np.stack([t.T for t in tensors], axis=-2)  # [hidden, 3, hidden] or [3, hidden]
     else:
@@ -315,7 +316,7 @@ def _from_torch(key: str, tensors: list[Any], shape: tuple[int, ...]) -> jax.Arr
 
 
 def _fresh(shapes: dict[str, Any], config: EncoderConfig, seed: int) -> dict[str, jax.Array]:
-    """Head parameters that no folder had: small random kernels, zero biases."""
+    """Initialize head parameters: small random kernels, zero biases."""
     result = {}
     for i, (key, shape) in enumerate(sorted(shapes.items())):
         random = jax.random.normal(jax.random.fold_in(jax.random.key(seed), i), shape.shape)

@@ -1,7 +1,10 @@
 """Residual networks for images `[batch, height, width, channels]`, cut in embed, features and head.
 
-Batch statistics are the visible collection `batch_stats`. Under jit with a batch sharded over devices
-the mean over the batch is the mean over the whole of it: nothing more is needed for data parallelism.
+Batch statistics are in the collection `batch_stats`. Under jit with a batch sharded over devices the
+mean over the batch is global, so data parallelism needs no further code.
+
+References:
+  ResNet: He et al., 2016, arXiv:1512.03385.
 """
 
 from collections.abc import Sequence
@@ -12,7 +15,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-# Uniform in +-1/sqrt(fan_in): where the AdaFocal paper's networks start from.
+# Uniform in +-1/sqrt(fan_in), as in the AdaFocal paper's networks; He: arXiv:1502.01852.
 UNIFORM_FAN_IN = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
 HE_FAN_OUT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 HE_FAN_IN = nn.initializers.variance_scaling(2.0, "fan_in", "normal")
@@ -22,37 +25,37 @@ _STEMS = {"small": (3, 1), "imagenet": (7, 2)}
 
 
 class ImageNetwork(nn.Module):
-    """What all image networks share: the three cuts and the affine head.
+    """Base class of image networks: `embed`, `features`, and an affine `head`.
 
     Attributes:
-      num_classes: number of logits.
-      dtype: of the activations; parameters, batch statistics and logits are float32.
+      num_classes: Number of logits.
+      dtype: Type of the activations; parameters, batch statistics and logits are float32.
     """
 
     num_classes: int
     dtype: Any = jnp.float32
 
     def embed(self, images: jax.Array, train: bool = False) -> jax.Array:
-        """Images are their own embedding."""
+        """Cast images to `dtype`: they are their own embedding."""
         return images.astype(self.dtype)
 
     def features(self, embeddings: jax.Array, train: bool = False) -> jax.Array:
-        """Pooled features `[batch, width]`."""
+        """Compute pooled features `[batch, width]`."""
         raise NotImplementedError
 
     def head(self, features: jax.Array, train: bool = False) -> jax.Array:
-        """Float32 logits `[batch, num_classes]`."""
+        """Compute float32 logits `[batch, num_classes]`."""
         return self.classifier(features.astype(jnp.float32))
 
     def __call__(self, images: jax.Array, train: bool = False) -> jax.Array:
-        """Logits of normalised images."""
+        """Compute logits of normalized images `[batch, height, width, channels]`."""
         return self.head(self.features(self.embed(images, train), train), train)
 
 
 def conv(
     features: int, size: int, stride: int = 1, *, init: Any = UNIFORM_FAN_IN, dtype: Any
 ) -> nn.Conv:
-    """Convolution without bias, padded by half the kernel on either side, whatever the stride."""
+    """Return a convolution without bias, padded by half the kernel size for any stride."""
     half = size // 2
     return nn.Conv(
         features,
@@ -66,26 +69,30 @@ def conv(
 
 
 def stem_shape(stem: str) -> tuple[int, int]:
-    """Kernel size and stride of the convolution that a network starts with."""
+    """Return kernel size and stride of the first convolution."""
     if stem not in _STEMS:
         raise ValueError(f"stem={stem!r}: expected one of {', '.join(_STEMS)}")
     return _STEMS[stem]
 
 
 def batch_norm(dtype: Any) -> nn.BatchNorm:
-    """Statistics are float32; torch's running variance is the unbiased one, ours what it divides by."""
+    """Return batch norm with float32 statistics.
+
+    Torch: the running variance is the unbiased estimate; here: it is the biased one that normalizes the
+    batch.
+    """
     return nn.BatchNorm(momentum=0.9, epsilon=1e-5, dtype=dtype)
 
 
 def affine(features: int, init: Any = UNIFORM_FAN_IN) -> nn.Dense:
-    """The float32 output layer."""
+    """Return the float32 output layer."""
     return nn.Dense(features, kernel_init=init)
 
 
 class Block(nn.Module):
-    """A residual block with its activation after the sum.
+    """Residual block with the activation after the sum.
 
-    `bottleneck`: 1x1, 3x3 with the stride, 1x1 to four times the width; otherwise two 3x3.
+    With `bottleneck`: 1x1, 3x3 with the stride, 1x1 to four times the width; otherwise two 3x3.
     """
 
     width: int
@@ -119,13 +126,13 @@ class ResNet(ImageNetwork):
     """ResNets and post-activation wide ResNets.
 
     Attributes:
-      stages: number of blocks in each stage; the first keeps the resolution, each other halves it.
-      widths: of each stage.
-      bottleneck: kind of block.
+      stages: Number of blocks in each stage; the first keeps the resolution, each other halves it.
+      widths: Width of each stage.
+      bottleneck: Whether blocks are bottlenecks.
       stem: `'small'`: 3x3 convolution; `'imagenet'`: 7x7 with stride 2, then 3x3 max-pooling.
-      stem_width: channels of the stem.
-      pool: the last feature map is averaged to `pool` x `pool`.
-      kernel_init: of the convolutions.
+      stem_width: Number of channels of the stem.
+      pool: Side of the averaged last feature map, `pool` x `pool`.
+      kernel_init: Initializer of the convolutions.
     """
 
     stages: Sequence[int] = (3, 4, 6, 3)
@@ -159,7 +166,7 @@ class ResNet(ImageNetwork):
 
 
 def average_pool(x: jax.Array, cells: int) -> jax.Array:
-    """Averages a feature map over `cells` x `cells` equal parts and flattens them."""
+    """Average a feature map `[batch, h, w, channels]` over `cells` x `cells` equal parts, flattened."""
     batch, height, width, channels = x.shape
     if height % cells or width % cells:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Classifiers on top of an encoder, cut in three so that mixing can happen at each cut."""
+"""Classifiers on top of an encoder: embed, features and head, each of which can be mixed."""
 
 from typing import Any
 
@@ -8,29 +8,29 @@ import jax.numpy as jnp
 
 from calib_jax.models._encoder import Dropout, Encoder, EncoderConfig, gelu
 
-# What each head puts between the first token's hidden state and the last affine map.
+# The layers of each head between the first token's hidden state and the last affine map.
 HEADS = {
-    "linear": "nothing: the affine map sees the hidden state itself, no dropout",
-    "pooler": "dense, tanh; dropout before the affine map (BERT's own head)",
-    "dense_tanh": "dropout, dense, tanh; dropout before the affine map (RoBERTa's own head)",
-    "dense_gelu": "dropout, dense, gelu; dropout before the affine map (ELECTRA's own head)",
+    "linear": "none: the affine map applies to the hidden state, no dropout",
+    "pooler": "dense, tanh; dropout before the affine map (BERT's default)",
+    "dense_tanh": "dropout, dense, tanh; dropout before the affine map (RoBERTa's default)",
+    "dense_gelu": "dropout, dense, gelu; dropout before the affine map (ELECTRA's default)",
     "multiple_choice": "dense, tanh (ELECTRA: gelu), no dropout; one logit per choice",
 }
-OWN_HEAD = {"bert": "pooler", "roberta": "dense_tanh", "electra": "dense_gelu"}
+DEFAULT_HEAD = {"bert": "pooler", "roberta": "dense_tanh", "electra": "dense_gelu"}
 
 
 class TextClassifier(nn.Module):
-    """`head(features(embed(input_ids), mask))`.
+    """Text classifier: `head(features(embed(input_ids), mask))`.
 
-    With every head the features are what the last affine map sees, so mixing features and mixing
-    logits is the same thing wherever there is no dropout in between.
+    With every head the features are the input of the last affine map, so mixing features and mixing
+    logits are equivalent if there is no dropout in between.
 
     Attributes:
-      config: the encoder's sizes.
-      num_classes: number of logits; of choices, the input has as many as it has.
-      head_kind: a name of `HEADS`.
-      dtype: of the activations; logits are float32.
-      remat: see `Encoder`.
+      config: Sizes of the encoder.
+      num_classes: Number of logits; unused with choices, whose number is that of the input.
+      head_kind: Name of the head, one of `HEADS`.
+      dtype: Type of the activations; logits are float32.
+      remat: Whether to recompute activations, as in `Encoder`.
     """
 
     config: EncoderConfig
@@ -53,7 +53,7 @@ class TextClassifier(nn.Module):
             rate = 0.0
         elif rate is None:
             rate = self.config.hidden_dropout_prob
-        # Two, so that `features` and `head` differ in their masks when applied apart with one key.
+        # Two modules: `features` and `head` draw different masks if applied separately with one key.
         self.pool_dropout, self.head_dropout = Dropout(rate), Dropout(rate)
 
     def embed(
@@ -62,13 +62,13 @@ class TextClassifier(nn.Module):
         token_type_ids: jax.Array | None = None,
         train: bool = False,
     ) -> jax.Array:
-        """Token ids `[batch, (choices,) length]` to embeddings `[batch, (choices,) length, hidden]`."""
+        """Embed token ids `[batch, (choices,) length]` to `[batch, (choices,) length, hidden]`."""
         flat_types = None if token_type_ids is None else _flat(token_type_ids, 1)
         flat = self.encoder.embed(_flat(input_ids, 1), flat_types, train)
         return flat.reshape(*input_ids.shape, flat.shape[-1])
 
     def features(self, embeddings: jax.Array, mask: jax.Array, train: bool = False) -> jax.Array:
-        """Embeddings to task features `[batch, (choices,) hidden]`; `mask` is 0 for padding."""
+        """Compute task features `[batch, (choices,) hidden]` of embeddings; `mask` is 0 for padding."""
         hidden = self.encoder.encode(_flat(embeddings, 2), _flat(mask, 1), train, first_only=True)
         first = hidden[:, 0]
         if self.head_kind in ("dense_tanh", "dense_gelu"):
@@ -82,7 +82,7 @@ class TextClassifier(nn.Module):
         return first.reshape(*mask.shape[:-1], first.shape[-1])
 
     def head(self, features: jax.Array, train: bool = False) -> jax.Array:
-        """Task features to float32 logits `[batch, num_classes]` (or `[batch, choices]`)."""
+        """Compute float32 logits `[batch, num_classes]` (or `[batch, choices]`) of task features."""
         logits = self.classifier(self.head_dropout(features, train).astype(jnp.float32))
         return logits[..., 0] if self.head_kind == "multiple_choice" else logits
 
@@ -93,11 +93,11 @@ class TextClassifier(nn.Module):
         token_type_ids: jax.Array | None = None,
         train: bool = False,
     ) -> jax.Array:
-        """Logits of token ids `[batch, (choices,) length]`."""
+        """Compute logits of token ids `[batch, (choices,) length]`."""
         embeddings = self.embed(input_ids, token_type_ids, train)
         return self.head(self.features(embeddings, mask, train), train)
 
 
 def _flat(x: jax.Array, trailing: int) -> jax.Array:
-    """All but the last `trailing` axes as one."""
+    """Flatten all but the last `trailing` axes into one."""
     return x.reshape(-1, *x.shape[x.ndim - trailing :])

@@ -8,22 +8,25 @@ import jax.numpy as jnp
 
 from calib_jax.models._encoder import Dropout
 
-_SHORTEST = 21  # each convolution and each pooling takes 4 positions, and one must be left
+_SHORTEST = 21  # each convolution and each pooling removes 4 positions, and one must remain
 
 
 class TextCNN(nn.Module):
-    """Three convolutions over word vectors, the largest response of each, two dense layers.
+    """Three convolutions over word vectors, global max-pooling, two dense layers.
 
-    The word vectors are in the collection `frozen`, not among the parameters: no optimiser sees them.
-    Put pretrained ones there: `variables["frozen"]["vectors"] = vectors`.
+    The word vectors are in the collection `frozen`, which is not trained. Set pretrained ones with
+    `variables["frozen"]["vectors"] = vectors`.
 
     Attributes:
-      num_classes: number of logits.
-      vocab_size: rows of the word vectors; row 0 is padding.
-      dim: columns of the word vectors.
-      width: channels of the convolutions and of the dense layer.
-      dropout: rate before the output layer.
-      dtype: of the activations; logits are float32.
+      num_classes: Number of logits.
+      vocab_size: Number of word vectors; row 0 is padding.
+      dim: Dimension of the word vectors.
+      width: Number of channels of the convolutions and of the dense layer.
+      dropout: Rate before the output layer.
+      dtype: Type of the activations; logits are float32.
+
+    References:
+      Lin, Chen and Yan, 2014 (global pooling), arXiv:1312.4400.
     """
 
     num_classes: int
@@ -45,11 +48,11 @@ class TextCNN(nn.Module):
         self.drop = Dropout(self.dropout)
 
     def embed(self, input_ids: jax.Array, train: bool = False) -> jax.Array:
-        """Word ids `[batch, length]` to vectors `[batch, length, dim]`."""
+        """Look up the vectors `[batch, length, dim]` of word ids `[batch, length]`."""
         return self.vectors.value[input_ids].astype(self.dtype)
 
     def features(self, embeddings: jax.Array, train: bool = False) -> jax.Array:
-        """Vectors to task features `[batch, width]`."""
+        """Compute task features `[batch, width]` of vectors."""
         if embeddings.shape[1] < _SHORTEST:
             raise ValueError(
                 f"input of length {embeddings.shape[1]}: "
@@ -63,9 +66,9 @@ class TextCNN(nn.Module):
         return nn.relu(self.dense(jnp.max(x, axis=1)))
 
     def head(self, features: jax.Array, train: bool = False) -> jax.Array:
-        """Task features to float32 logits `[batch, num_classes]`."""
+        """Compute float32 logits `[batch, num_classes]` of task features."""
         return self.classifier(self.drop(features, train).astype(jnp.float32))
 
     def __call__(self, input_ids: jax.Array, train: bool = False) -> jax.Array:
-        """Logits of word ids `[batch, length]`, `length` at least 21."""
+        """Compute logits of word ids `[batch, length]`, `length` at least 21."""
         return self.head(self.features(self.embed(input_ids, train), train), train)

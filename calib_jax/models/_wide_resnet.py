@@ -1,4 +1,8 @@
-"""Wide residual network with activations before the convolutions."""
+"""Wide residual network with pre-activation blocks.
+
+References:
+  Zagoruyko and Komodakis, 2016, arXiv:1605.07146; pre-activation: He et al., 2016, arXiv:1603.05027.
+"""
 
 import flax.linen as nn
 import jax
@@ -33,7 +37,12 @@ class PreActivationBlock(nn.Module):
 
 
 class WideResNet(ImageNetwork):
-    """WRN-d-k with d = 6 `blocks` + 4 and k = `widen`."""
+    """WRN-d-k with d = 6 `blocks` + 4 and k = `widen`.
+
+    Attributes:
+      blocks: Number of blocks in each of the three stages.
+      widen: Factor of the widths 16, 32 and 64.
+    """
 
     blocks: int = 4
     widen: int = 10

@@ -1,9 +1,8 @@
-"""Pictures of what steers a method: calibration per bin, and AdaFocal's γ, over the epochs."""
+"""Plots of calibration per bin, and of AdaFocal's γ, over the epochs."""
 
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,8 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from calib_jax.report._plots import COLOURS
-from calib_jax.report._training_plots import STYLES, Rows, draw_band, mean_and_std
+from calib_jax.report._read import Row, Rows
+from calib_jax.report._style import color_and_style
+from calib_jax.report._training_plots import draw_band, mean_and_std
 
 _WARM, _COOL = "#c8553d", "#2f6db5"  # over-confident and focal; under-confident and inverse focal
 _UNBOUNDED = (100, 1e4, 1e8, 1e16, 1e30)  # further ticks of γ, for a run without gamma_max
@@ -24,17 +24,16 @@ _CORRESPONDENCE = (
 
 
 def plot_gamma(rows: Rows) -> Figure:
-    """How γ moves in every bin and what moved it, as small multiples.
+    """Plot γ in every bin over the epochs, and the calibration gap that moved it.
 
-    Each bin has its γ over the epochs, focal loss above zero and inverse focal below, and on top of it
-    the validation set's confidence less accuracy in that bin; of a method that logs only one of the
-    two, such as CalFocal, that one. Above 0.2 in size γ is on a log scale, as it is multiplied by
-    `exp(λ gap)` at each update. Titles give the bins' probabilities at the end; equal-mass bins move
-    while the network learns.
+    Each bin has its γ, focal loss above zero and inverse focal below, and on top of it the validation
+    set's confidence less accuracy; a method that logs only one of the two, such as CalFocal, has that
+    one. Above 0.2 in size γ is on a log scale, as it is multiplied by `exp(λ gap)` at each update.
+    Titles give the bins' probabilities at the end; equal-mass bins move while the network learns.
 
     Args:
-      rows: of one run; those with `method/gamma`, or else those with `method/gap`, count. Where a
-        method has no bins, those of the monitor do (`method/val_gap`).
+      rows: Lines of the log of one run; those with `method/gamma`, or else those with `method/gap`,
+        count. For a method without bins, those of the bin monitor do (`method/val_gap`).
 
     Returns:
       The figure.
@@ -101,15 +100,15 @@ def plot_gamma(rows: Rows) -> Figure:
 
 
 def plot_correspondence(rows: Rows) -> Figure:
-    """Does validation follow training? A low, a middle and a high bin over the epochs.
+    """Plot confidence in training and validation over the epochs in a low, a middle and a high bin.
 
     Each has the mean probability that training examples in the bin give their label, and the
     validation examples' confidence and accuracy; between these two lies the calibration gap, warm where
-    the network is over-confident. A bin that held no training example, logged as 0, has no point.
+    the network is over-confident. A bin without training examples, logged as 0, has no point.
 
     Args:
-      rows: of one run; those with `method/train_confidence`, `method/val_confidence` and
-        `method/val_accuracy` count.
+      rows: Lines of the log of one run; those with `method/train_confidence`,
+        `method/val_confidence` and `method/val_accuracy` count.
 
     Returns:
       The figure.
@@ -127,17 +126,15 @@ def plot_correspondence(rows: Rows) -> Figure:
     figure = Figure(figsize=(0.6 + 3.5 * len(chosen), 3.6), layout="constrained")
     for axes, b in zip(figure.subplots(1, len(chosen), squeeze=False)[0], chosen, strict=True):
         confidence, accuracy = (values[key][:, b] for key in keys[1:])
-        for above, colour in ((confidence >= accuracy, _WARM), (confidence <= accuracy, _COOL)):
+        for above, color in ((confidence >= accuracy, _WARM), (confidence <= accuracy, _COOL)):
             axes.fill_between(
                 epochs, confidence, accuracy, where=above, interpolate=True,
-                color=colour, alpha=0.2, lw=0,
+                color=color, alpha=0.2, lw=0,
             )  # fmt: skip
-        for key, label, style, colour in _CORRESPONDENCE:
+        for key, label, style, color in _CORRESPONDENCE:
             star = {"marker": "*", "markevery": max(1, len(epochs) // 15), "ms": 6}
             starred = star if key == "method/val_confidence" or len(epochs) == 1 else {}
-            axes.plot(
-                epochs, values[key][:, b], style, color=colour, lw=1.5, label=label, **starred
-            )
+            axes.plot(epochs, values[key][:, b], style, color=color, lw=1.5, label=label, **starred)
         axes.set_title(names[b], fontsize=10)
         axes.set_xlabel("epoch")
         axes.grid(alpha=0.25)
@@ -147,14 +144,14 @@ def plot_correspondence(rows: Rows) -> Figure:
 
 
 def plot_bins(runs: Mapping[str, Sequence[Rows]]) -> Figure:
-    """The methods side by side in a low, a middle and a high validation bin, over the epochs.
+    """Plot all methods in a low, a middle and a high validation bin over the epochs.
 
     Above, the calibration gap: confidence less accuracy of the bin on validation. Below, solid, the mean
     probability that training examples in the bin give their label and, starred, the confidence of
     validation. Means over the seeds; the gaps in a band of a standard deviation.
 
     Args:
-      runs: for each method the rows of its runs, one run per seed; those with `method/val_gap`,
+      runs: Lines of the logs of each method, one log per seed; those with `method/val_gap`,
         `method/val_confidence` and `method/train_confidence` count.
 
     Returns:
@@ -177,13 +174,13 @@ def plot_bins(runs: Mapping[str, Sequence[Rows]]) -> Figure:
         for i, (method, seeds) in enumerate(kept.items()):
             if not any(seeds):
                 continue
-            colour, style = COLOURS[i % len(COLOURS)], STYLES[i // len(COLOURS) % 4]
+            color, style = color_and_style(i)
             epochs, mean, std = mean_and_std(seeds, partial(_entry, key=gap, b=b, scale=100))
-            draw_band(gaps, epochs, mean, std, color=colour, ls=style, label=method)
+            draw_band(gaps, epochs, mean, std, color=color, ls=style, label=method)
             stars = {"marker": "*", "markevery": max(1, len(epochs) // 12), "ms": 6, "lw": 0.8}
             for key, more in ((train, {"lw": 1.8}), (val, stars)):
                 _, mean, _ = mean_and_std(seeds, partial(_entry, key=key, b=b))
-                confidences.plot(epochs, mean, style, color=colour, **more)
+                confidences.plot(epochs, mean, style, color=color, **more)
         gaps.axhline(0, color="0.3", lw=0.8, ls=":")
         gaps.set_title(f"bin {b + 1} of {num_bins}", fontsize=10)
         confidences.set_xlabel("epoch")
@@ -199,15 +196,14 @@ def plot_bins(runs: Mapping[str, Sequence[Rows]]) -> Figure:
 
 
 def plot_training_bins(rows: Rows) -> Figure:
-    """Training confidence measured in other ways, in a low, a middle and a high bin over the epochs.
+    """Plot other training confidences in a low, a middle and a high bin over the epochs.
 
     Above, in the bins of the validation set, the confidence in the true class and in the predicted one;
-    they become the same when training is nearly always right. Below, in bins that hold equally many
-    training examples, the confidence in the true class beside that of the validation set in bins of its
-    own, each on the range of its bin.
+    they become the same when training is nearly always right. Below, training and validation
+    confidence, each in equal-mass bins of the same set, with the ranges of these bins.
 
     Args:
-      rows: of one run; those with `method/train_own_confidence` count.
+      rows: Lines of the log of one run; those with `method/train_own_confidence` count.
 
     Returns:
       The figure.
@@ -222,27 +218,27 @@ def plot_training_bins(rows: Rows) -> Figure:
     figure = Figure(figsize=(0.6 + 3.5 * len(chosen), 6.4), layout="constrained")
     above, below = figure.subplots(2, len(chosen), squeeze=False)
 
-    def draw(axes: Axes, key: str, b: int, colour: str, label: str, style: str = "-") -> None:
+    def draw(axes: Axes, key: str, b: int, color: str, label: str, style: str = "-") -> None:
         values = _per_bin(rows, f"method/{key}", num_bins)[:, b]
         values = np.where(values == 0, np.nan, values)  # no example was there
         marker = "*" if len(epochs) == 1 else ""
-        axes.plot(epochs, values, style, color=colour, lw=1.5, label=label, marker=marker)
+        axes.plot(epochs, values, style, color=color, lw=1.5, label=label, marker=marker)
 
-    for axes, own, b in zip(above, below, chosen, strict=True):
+    for axes, lower, b in zip(above, below, chosen, strict=True):
         draw(axes, "train_confidence", b, blue, "training: true class")
         draw(axes, "train_top_confidence", b, "#000000", "training: predicted class", "--")
         axes.set_title(f"bin {b + 1} of {num_bins}, of validation", fontsize=10)
-        for key, colour in (("train_own_edges", blue), ("val_edges", orange)):
+        for key, color in (("train_own_edges", blue), ("val_edges", orange)):
             inner = _per_bin(rows, f"method/{key}", num_bins - 1)
             ends = np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (0, 1)))
-            own.fill_between(epochs, ends[:, b], ends[:, b + 1], color=colour, alpha=0.15, lw=0)
-        draw(own, "train_own_confidence", b, blue, "training: true class")
-        draw(own, "val_confidence", b, orange, "validation: predicted class")
-        own.set_title(f"bin {b + 1} of {num_bins}, each set its own", fontsize=10)
-        own.set_xlabel("epoch")
-        for one in (axes, own):
-            one.set_xlim(0, epochs[-1])
-            one.grid(alpha=0.25)
+            lower.fill_between(epochs, ends[:, b], ends[:, b + 1], color=color, alpha=0.15, lw=0)
+        draw(lower, "train_own_confidence", b, blue, "training: true class")
+        draw(lower, "val_confidence", b, orange, "validation: predicted class")
+        lower.set_title(f"bin {b + 1} of {num_bins}, each set its own", fontsize=10)
+        lower.set_xlabel("epoch")
+        for panel in (axes, lower):
+            panel.set_xlim(0, epochs[-1])
+            panel.grid(alpha=0.25)
     above[0].set_ylabel("mean probability")
     below[0].set_ylabel("mean probability; shaded: the bins")
     handles, labels = above[0].get_legend_handles_labels()
@@ -254,8 +250,8 @@ def plot_training_bins(rows: Rows) -> Figure:
     return figure
 
 
-def _entry(row: Mapping[str, Any], key: str, b: int, scale: float = 1.0) -> float:
-    """What a row has of a bin; not a number for a confidence of 0, which is that of no example."""
+def _entry(row: Row, key: str, b: int, scale: float = 1.0) -> float:
+    """Return the value of a bin in a row; NaN for a confidence of 0, which is that of no example."""
     value = row[key][b]
     return np.nan if value == 0 and key.endswith("confidence") else scale * value
 
@@ -265,7 +261,7 @@ def _low_middle_high(num_bins: int) -> list[int]:
 
 
 def _per_bin(rows: Rows, key: str, num_bins: int) -> np.ndarray:
-    """`[rows, bins]`; not a number where a row has nothing to say."""
+    """Return values `[rows, bins]`; NaN where a row has none."""
     return np.array([row.get(key, [np.nan] * num_bins) for row in rows], float)
 
 
@@ -308,7 +304,7 @@ def _bin_names(edges: Sequence[float] | None, num_bins: int) -> list[str]:
 
 
 def _probability(p: float) -> str:
-    """With as many digits as tell p from 1 and from its neighbours: most bins crowd there."""
+    """Return p with as many digits as tell it from 1, near which most bins are."""
     if p in (0, 1):
         return f"{p:g}"
     digits = min(max(2, 1 - math.floor(math.log10(1 - p))), 7)

@@ -1,29 +1,31 @@
-"""Examples that every seed of a method gets wrong: errors of the method and the data, not of a seed."""
+"""Errors that all seeds of a method have in common: those of the method and the data, not of a seed."""
 
 import json
 import pathlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from calib_jax.report._comparison import Cell, Table
-from calib_jax.report._html import Picture, Section, png
-from calib_jax.report._matrix import MOST_CLASSES, confusion_counts, draw_matrix
+from calib_jax.report._matrix_plots import MAX_CLASSES, confusion_counts, draw_matrix
+from calib_jax.report._page import Picture, Section, png
+from calib_jax.report._read import Run
+from calib_jax.report._table import Cell, Table
 
-_LISTED = 20  # of the errors
+_NUM_LISTED = 20  # errors
+_TITLE = "examples that all seeds get wrong"
 
 
 class CommonErrors(NamedTuple):
     """Examples that all seeds get wrong, the highest mean confidence first.
 
     Attributes:
-      rows: their positions in the set `[m]`.
-      predicted: class that each seed predicts `[seeds, m]`.
-      mean: confidence in the predicted class, mean over the seeds `[m]`.
-      std: its standard deviation over the seeds, divided by `seeds - 1` `[m]`.
+      rows: Positions in the set `[m]`.
+      predicted: Class that each seed predicts `[seeds, m]`.
+      mean: Confidence in the predicted class, mean over the seeds `[m]`.
+      std: Its standard deviation over the seeds, divided by `seeds - 1` `[m]`.
     """
 
     rows: np.ndarray
@@ -38,9 +40,9 @@ def common_errors(
     """Find the examples that no seed gets right.
 
     Args:
-      predicted: class that each seed predicts `[seeds, n]`, two seeds or more.
-      confidence: probability of that class `[seeds, n]`.
-      labels: `[n]`.
+      predicted: Class that each seed predicts `[seeds, n]`, two seeds or more.
+      confidence: Probability of that class `[seeds, n]`.
+      labels: Labels `[n]`.
     """
     rows = np.flatnonzero(np.all(predicted != labels, axis=0))
     mean, std = confidence[:, rows].mean(axis=0), confidence[:, rows].std(axis=0, ddof=1)
@@ -54,10 +56,10 @@ def plot_common_errors(
     """Plot how many examples of each class every seed takes for another, and for which.
 
     Args:
-      errors: from `common_errors`.
-      labels: of all examples of the set `[n]`.
-      names: of the classes.
-      title: what the predictions are of.
+      errors: Errors from `common_errors`.
+      labels: Labels of all examples of the set `[n]`.
+      names: Names of the classes.
+      title: Name of the predictions.
     """
     k = len(names)
     votes = np.stack([np.sum(errors.predicted == c, axis=0) for c in range(k)], axis=1)
@@ -69,43 +71,43 @@ def plot_common_errors(
     return draw_matrix(
         counts, texts, names, ylabels,
         ylabel="label (wrong for all seeds)",
-        title=f"{title}{': ' * bool(title)}examples that all seeds get wrong",
+        title=f"{title}: {_TITLE}" if title else _TITLE,
     )  # fmt: skip
 
 
 def common_error_sections(
     method: str,
-    runs: Sequence[tuple[Mapping[str, Any], pathlib.Path]],
+    runs: Sequence[Run],
     predicted: np.ndarray,
     confidence: np.ndarray,
     labels: np.ndarray,
     ids: np.ndarray,
     plots: dict[str, bytes],
 ) -> list[Section]:
-    """Show what all seeds of a method get wrong on test; the picture joins `plots`.
+    """Return what all seeds of a method get wrong on test; the picture joins `plots`.
 
     Args:
-      method: whose runs they are.
-      runs: results and folder of each seed.
-      predicted: class that each seed predicts `[seeds, n]`.
-      confidence: probability of that class `[seeds, n]`.
-      labels: `[n]`.
-      ids: of the examples `[n]`.
-      plots: pictures by name.
+      method: Name of the method.
+      runs: Runs of the method, one per seed.
+      predicted: Class that each seed predicts `[seeds, n]`.
+      confidence: Probability of that class `[seeds, n]`.
+      labels: Labels `[n]`.
+      ids: Ids of the examples `[n]`.
+      plots: Pictures by name.
     """
     errors = common_errors(predicted, confidence, labels)
     largest = max(int(predicted.max()), int(labels.max()))
-    names = runs[0][0].get("label_names") or [str(c) for c in range(largest + 1)]
-    found, n = len(errors.rows), len(labels)
-    single = np.mean(predicted != labels)
+    names = runs[0].record.get("label_names") or [str(c) for c in range(largest + 1)]
+    num_errors, n = len(errors.rows), len(labels)
+    mean_error = np.mean(predicted != labels)
     text = (
-        f"{found} of {n} test examples ({100 * found / n:.1f} %) are wrong for all {len(runs)} seeds, "
-        f"where a seed has {100 * single:.1f} % errors on average. "
+        f"{num_errors} of {n} test examples ({100 * num_errors / n:.1f} %) are wrong for all "
+        f"{len(runs)} seeds, where a seed has {100 * mean_error:.1f} % errors on average. "
     )
-    if not found:
+    if not num_errors:
         return [Section(f"Errors common to all seeds of {method}", text)]
     pictures = []
-    if 1 < len(names) <= MOST_CLASSES:
+    if 1 < len(names) <= MAX_CLASSES:
         plots[f"common_errors_{method}"] = png(
             plot_common_errors(errors, labels, names, title=method)
         )
@@ -114,14 +116,13 @@ def common_error_sections(
             f"Errors on test that all seeds of {method} have in common, class by class",
             "Number of examples; where seeds predict different classes, the one that most of them do.",
         ))  # fmt: skip
-    shown = min(found, _LISTED)
     text += (
-        f"Below, the {shown} with the highest mean confidence (± standard deviation over the seeds, as "
-        "trained), by id in the set's official files."
+        f"Below, the {min(num_errors, _NUM_LISTED)} with the highest mean confidence (± standard "
+        "deviation over the seeds, as trained), by id in the set's official files."
     )
     return [Section(
-        f"Errors common to all seeds of {method}", text, pictures=pictures, corner="id",
-        tables=[_table(errors, labels, ids, names, _texts([folder for _, folder in runs]))],
+        f"Errors common to all seeds of {method}", text, pictures=pictures,
+        tables=[_table(errors, labels, ids, names, _texts([run.folder for run in runs]))],
     )]  # fmt: skip
 
 
@@ -133,22 +134,25 @@ def _table(
     texts: Mapping[int, str],
 ) -> Table:
     rows = []
-    for i, row in enumerate(errors.rows[:_LISTED]):
+    for i, row in enumerate(errors.rows[:_NUM_LISTED]):
         classes = Counter(errors.predicted[:, i].tolist()).most_common()
-        predicted = ", ".join(
-            names[c] + (f" ({count} seeds)" if len(classes) > 1 else "") for c, count in classes
-        ).replace("(1 seeds)", "(1 seed)")
+        predicted = names[classes[0][0]]
+        if len(classes) > 1:
+            counts = [f"{names[c]} ({n} seed{'s' if n > 1 else ''})" for c, n in classes]
+            predicted = ", ".join(counts)
         cells = [Cell(names[labels[row]]), Cell(predicted)]
         cells.append(Cell(f"{100 * errors.mean[i]:.1f}", f"±{100 * errors.std[i]:.1f}"))
         if texts:
             cells.append(Cell(texts.get(int(ids[row]), "–"), mark="text"))
         rows.append((str(ids[row]), cells))
-    titles = ["label", "predicted", "mean confidence %", *["text"] * bool(texts)]
-    return Table("test", [(title, 1) for title in titles], [""] * len(titles), rows)
+    headings = ["label", "predicted", "mean confidence %"]
+    if texts:
+        headings.append("text")
+    return Table.from_rows("test", headings, rows, "id")
 
 
 def _texts(folders: Sequence[pathlib.Path]) -> dict[int, str]:
-    """The texts of the errors on test that the experiment wrote down, by id."""
+    """Return the texts of the errors on test that the experiment kept, by id."""
     texts = {}
     for path in (folder / "errors.json" for folder in folders):
         if path.is_file():

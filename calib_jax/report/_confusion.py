@@ -1,41 +1,50 @@
-"""Which classes are taken for which: confusion matrices, and the errors that were most certain."""
+"""Confusion matrices, and the most confident errors."""
 
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from calib_jax import metrics
 from calib_jax.report._common_errors import common_error_sections
-from calib_jax.report._comparison import Cell, Table
-from calib_jax.report._html import Picture, Section, png
-from calib_jax.report._matrix import MOST_CLASSES, confusion_counts, draw_matrix
+from calib_jax.report._matrix_plots import MAX_CLASSES, confusion_counts, draw_matrix
+from calib_jax.report._page import Picture, Section, png
+from calib_jax.report._read import Run
+from calib_jax.report._summary import Record
+from calib_jax.report._table import Cell, Table
 
-_LISTED = 20  # of the errors of a set
+_NUM_LISTED = 20  # errors of a set
 
-Runs = Sequence[tuple[Mapping[str, Any], pathlib.Path]]  # results and folder of each
+
+class _Predictions(NamedTuple):
+    """Predictions of a run: predicted class, confidence in it, label and id of each example `[n]`."""
+
+    predicted: np.ndarray
+    confidence: np.ndarray
+    labels: np.ndarray
+    ids: np.ndarray
 
 
 def plot_confusion(
     predicted: np.ndarray, labels: np.ndarray, names: Sequence[str], *, title: str = ""
 ) -> Figure:
-    """Of each class, what share is predicted as what; errors are colored, right predictions grey.
+    """Plot which share of each class is predicted as which; errors are colored, the rest is grey.
 
     Args:
-      predicted: class of each example `[n]`, or `[seeds, n]` for the mean over several seeds and, below
+      predicted: Predicted classes `[n]`, or `[seeds, n]` for the mean over several seeds and, below
         it, the standard deviation (divided by `seeds - 1`).
-      labels: `[n]`.
-      names: of the classes.
-      title: what the predictions are of.
+      labels: Labels `[n]`.
+      names: Names of the classes.
+      title: Name of the predictions.
 
     Returns:
       The figure.
     """
     k = len(names)
-    counts = np.stack([confusion_counts(own, labels, k) for own in np.atleast_2d(predicted)])
+    counts = np.stack([confusion_counts(seed, labels, k) for seed in np.atleast_2d(predicted)])
     sizes = np.bincount(labels, minlength=k)
     shares = 100 * counts / np.maximum(sizes, 1)[:, None]
     mean, several = shares.mean(axis=0), len(counts) > 1
@@ -51,70 +60,76 @@ def plot_confusion(
         mean, [[text(i, j) for j in range(k)] for i in range(k)], names,
         [f"{name} ({n})" for name, n in zip(names, sizes, strict=True)],
         ylabel="label (examples)",
-        title=f"{title}{': ' * bool(title)}% of the label's examples",
+        title=f"{title}: % of the label's examples" if title else "% of the label's examples",
         cell=0.52 if several else 0.38,
     )  # fmt: skip
 
 
-def confusion_sections(runs: Runs, plots: dict[str, bytes]) -> list[Section]:
-    """A matrix per method, which joins `plots`, and the errors that an experiment wrote down.
+def confusion_sections(runs: Sequence[Run], plots: dict[str, bytes]) -> list[Section]:
+    """Return a matrix per method, which joins `plots`, and the errors that an experiment kept.
 
     The matrix is the mean over the seeds, if they were evaluated on the same examples, and then the
     errors that they have in common follow; else it is the first seed's.
 
     Args:
-      runs: of all methods and seeds.
-      plots: pictures by name.
+      runs: Runs of all methods and seeds.
+      plots: Pictures by name.
     """
-    by_method: dict[str, list[tuple[Mapping[str, Any], pathlib.Path]]] = {}
-    for record, folder in runs:
-        by_method.setdefault(record["method"], []).append((record, folder))
-    pictures, common, sections = [], [], []
-    for method, own in by_method.items():
-        record, folder = own[0]
+    by_method: dict[str, list[Run]] = {}
+    for run in runs:
+        by_method.setdefault(run.record["method"], []).append(run)
+    pictures, common, confident = [], [], []
+    for method, seeds in by_method.items():
+        record, folder = seeds[0]
         names = record.get("label_names", ())
-        read = [_predictions(path / "logits" / "test.npz") for _, path in own]
-        found = [predictions for predictions in read if predictions is not None]
-        same = len(found) == len(own) and all(_same_examples(found[0], one) for one in found)
-        if found and 1 < len(names) <= MOST_CLASSES:
-            shown = found if same else found[:1]
-            predicted = np.stack([one["predicted"] for one in shown])
-            figure = plot_confusion(predicted, found[0]["labels"], names, title=method)
+        read = [_read_predictions(run.folder / "logits" / "test.npz") for run in seeds]
+        predictions = [one for one in read if one is not None]
+        comparable = len(predictions) == len(seeds) and all(
+            _same_examples(predictions[0], one) for one in predictions
+        )
+        if predictions and 1 < len(names) <= MAX_CLASSES:
+            shown = predictions if comparable else predictions[:1]
+            predicted = np.stack([one.predicted for one in shown])
+            figure = plot_confusion(predicted, predictions[0].labels, names, title=method)
             plots[f"confusion_{method}"] = png(figure)
             pictures.append(Picture(
                 plots[f"confusion_{method}"], f"Confusion matrix of {method} on test",
-                f"{method}, {_seeds([r for r, _ in own[: len(shown)]])}.",
+                f"{method}, {_seeds([run.record for run in seeds[: len(shown)]])}.",
             ))  # fmt: skip
-        if same and len(own) > 1:
-            predicted, confidence = (
-                np.stack([one[key] for one in found]) for key in ("predicted", "confidence")
+        if comparable and len(seeds) > 1:
+            common += common_error_sections(
+                method,
+                seeds,
+                np.stack([one.predicted for one in predictions]),
+                np.stack([one.confidence for one in predictions]),
+                predictions[0].labels,
+                predictions[0].ids,
+                plots,
             )
-            labels, ids = found[0]["labels"], found[0]["ids"]
-            common += common_error_sections(method, own, predicted, confidence, labels, ids, plots)
-        sections += _confident_errors(method, record["seed"], folder / "errors.json")
+        confident += _confident_errors(method, record["seed"], folder / "errors.json")
+    matrices = []
     if pictures:
-        common.insert(0, Section("Classes that are taken for one another, on test",
-                                 pictures=pictures))  # fmt: skip
-    return common + sections
+        title = "Classes that are taken for one another, on test"
+        matrices.append(Section(title, pictures=pictures))
+    return matrices + common + confident
 
 
-def _predictions(path: pathlib.Path) -> dict[str, np.ndarray] | None:
-    """Predicted classes, confidence in them, labels and ids; without a file of them `None`."""
+def _read_predictions(path: pathlib.Path) -> _Predictions | None:
+    """Read predictions from a file of logits; return `None` if there is none."""
     if not path.is_file():
         return None
     with np.load(path, allow_pickle=False) as archive:
         ids = archive["ids"] if "ids" in archive else np.arange(len(archive["labels"]))
         logits, labels = archive["logits"], archive["labels"]
     confidence, _ = metrics.top_label(logits, labels)
-    found = {"predicted": logits.argmax(1), "confidence": np.asarray(confidence)}
-    return found | {"labels": labels, "ids": ids}
+    return _Predictions(logits.argmax(1), np.asarray(confidence), labels, ids)
 
 
-def _same_examples(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> bool:
-    return all(np.array_equal(a[key], b[key]) for key in ("labels", "ids"))
+def _same_examples(a: _Predictions, b: _Predictions) -> bool:
+    return np.array_equal(a.labels, b.labels) and np.array_equal(a.ids, b.ids)
 
 
-def _seeds(records: Sequence[Mapping[str, Any]]) -> str:
+def _seeds(records: Sequence[Record]) -> str:
     numbers = ", ".join(str(record["seed"]) for record in records)
     if len(records) == 1:
         return f"seed {numbers}"
@@ -122,18 +137,18 @@ def _seeds(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _confident_errors(method: str, seed: int, path: pathlib.Path) -> list[Section]:
-    """Texts that were misread with the greatest confidence."""
+    """Return tables of the texts that were misread with the greatest confidence."""
     if not path.is_file():
         return []
     tables = []
     for split, errors in json.loads(path.read_text(encoding="utf-8")).items():
         rows = []
-        for error in errors[:_LISTED]:
-            told = [error["label"], error["predicted"], f"{100 * error['confidence']:.1f}"]
-            rows.append((str(error["id"]), [*map(Cell, told), Cell(error["text"], mark="text")]))
-        titles = ["label", "predicted", "confidence %", "text"]
-        tables.append(Table(split, [(title, 1) for title in titles], [""] * 4, rows))
+        for error in errors[:_NUM_LISTED]:
+            words = [error["label"], error["predicted"], f"{100 * error['confidence']:.1f}"]
+            rows.append((str(error["id"]), [*map(Cell, words), Cell(error["text"], mark="text")]))
+        headings = ["label", "predicted", "confidence %", "text"]
+        tables.append(Table.from_rows(split, headings, rows, "id"))
     return [Section(
         f"Most confident errors of {method}", f"By id in the set's official files. Seed {seed}.",
-        tables=tables, corner="id", folded=True,
+        tables=tables, folded=True,
     )]  # fmt: skip

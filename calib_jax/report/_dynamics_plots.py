@@ -1,27 +1,31 @@
-"""Pictures of training examples: how each of them was learnt."""
+"""Plots of training dynamics: how each training example was learned."""
 
 from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
 
-_MOST = 10_000  # dots; more of them hide one another
+_MAX_POINTS = 10_000  # more of them hide one another
 
 
 def plot_dynamics(records: Mapping[str, np.ndarray]) -> Figure:
-    """Area under the margin against confidence, and the data map: confidence against variability.
+    """Plot area under the margin against confidence, and confidence against variability (data map).
 
-    With the medians of AUM and of confidence, at which methods part easy from hard examples.
+    Lines are the medians of AUM and of confidence, which divide easy from hard examples.
 
     Args:
-      records: `aum`, `confidence`, `variability` and `correctness`, each `[n]`; of more than ten
-        thousand examples a random part is shown.
+      records: Arrays `aum`, `confidence`, `variability` and `correctness`, each `[n]`; of more than
+        ten thousand examples a random subset is shown.
+
+    References:
+      Pleiss, Zhang, Elenberg and Weinberger (2020), arXiv:2001.10528 (AUM); Swayamdipta et al. (2020),
+      arXiv:2009.10795 (data maps).
 
     Returns:
       The figure.
     """
     n = len(records["aum"])
-    shown = np.sort(np.random.default_rng(0).permutation(n)[:_MOST])
+    shown = np.sort(np.random.default_rng(0).permutation(n)[:_MAX_POINTS])
     aum, confidence, variability, correct = (
         records[key][shown] for key in ("aum", "confidence", "variability", "correctness")
     )
@@ -46,7 +50,8 @@ def plot_dynamics(records: Mapping[str, np.ndarray]) -> Figure:
         axes.grid(alpha=0.25)
     figure.colorbar(dots, ax=right, label="share of epochs predicted correctly")
     figure.suptitle(
-        f"{n:,} training examples" + (f", {_MOST:,} of them shown" if n > _MOST else ""),
+        f"{n:,} training examples"
+        + (f", {_MAX_POINTS:,} of them shown" if n > _MAX_POINTS else ""),
         fontsize=10,
     )
     return figure

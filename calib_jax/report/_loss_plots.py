@@ -1,4 +1,4 @@
-"""Pictures of losses as functions of the label's probability."""
+"""Plots of losses as functions of the label's probability."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -8,10 +8,13 @@ _WARM, _COOL = ("#e9a48f", "#c8553d", "#7d2413"), ("#2f6db5", "#8fb4de")
 
 
 def plot_focal_losses() -> Figure:
-    """The focal family against the probability of the label, as in fig. 3a of AdaFocal's paper.
+    """Plot the focal losses against the probability of the label, as in AdaFocal's figure 3a.
 
-    Left: focal loss asks less of a confident example than cross entropy does, inverse focal loss more.
-    Right: CalFocal, which asks nothing once the probability is past the accuracy of its bin.
+    Left: for a confident example focal loss is below cross entropy, inverse focal loss above it.
+    Right: CalFocal, which vanishes once the probability exceeds the accuracy of its bin.
+
+    References:
+      Ghosh, Schaaf and Gormley (2022), arXiv:2211.11838.
     """
     p = np.linspace(0.01, 1, 400)
     plain = ("cross entropy", 1 + 0 * p, "#000000")
@@ -26,9 +29,9 @@ def plot_focal_losses() -> Figure:
     figure = Figure(figsize=(9.6, 4.0), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     for axes, curves in ((left, [*inverse, plain, *focal]), (right, [plain, *calfocal])):
-        for label, weight, colour in curves:
+        for label, weight, color in curves:
             style = "--" if label == plain[0] else "-"
-            axes.plot(p, -weight * np.log(p), style, color=colour, lw=1.6, label=label)
+            axes.plot(p, -weight * np.log(p), style, color=color, lw=1.6, label=label)
         axes.set(xlabel="probability of the label", xlim=(0, 1), ylim=(0, 3))
         axes.grid(alpha=0.25)
     right.axvline(_ACCURACY, color="0.5", ls=":", lw=1, label=f"accuracy of the bin: {_ACCURACY}")

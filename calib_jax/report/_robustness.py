@@ -1,79 +1,97 @@
-"""Corruptions and attacks: a table in the shape of the AutoLabel paper's, and its figure 5."""
+"""Robustness: the table of corruptions and attacks, as in the AutoLabel paper, and its figure 5."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from calib_jax.report._comparison import NOTHING, Cell, Column, Table, by_method, compare, in_unit
-from calib_jax.report._plots import COLOURS
+from calib_jax.metrics import METRICS
+from calib_jax.report._style import color_and_style
+from calib_jax.report._summary import Summary
+from calib_jax.report._summary_tables import AFTER, in_unit
+from calib_jax.report._table import EMPTY, Cell, Column, Table, compare
 
-ROBUSTNESS_MEANS = (
+ROBUSTNESS_LEGEND = (
     "cAccuracy and cECE: mean over all corruption types and severities, of ECE with 15 bins of equal "
     "width. Attacked: accuracy under a PGD attack with restarts. Δ: accuracy plus attacked accuracy, "
     "less the same of cross entropy."
 )
-ROBUSTNESS_IN_SHORT = ("cAccuracy %", "cECE %", "attacked accuracy %", "Δ %")  # in the terminal
-_VANILLA = "cross_entropy"
+TERMINAL_COLUMNS = ("cAccuracy %", "cECE %", "attacked accuracy %", "Δ %")
+_BASELINE = "cross_entropy"
+# Path in the robustness of a method, metric, title, subtitle.
+_COLUMNS = (
+    (("corruptions", "severity", "0", "accuracy"), "accuracy", "accuracy %", ""),
+    (("corruptions", "mean", "accuracy"), "accuracy", "cAccuracy %", ""),
+    (("corruptions", "severity", "0", "ece"), "ece", "ECE %", ""),
+    (("corruptions", "mean", "ece"), "ece", "cECE %", ""),
+    (("corruptions", "mean", "ece_temperature"), "ece", "cECE %", AFTER),
+    (("attack", "clean_accuracy"), "accuracy", "accuracy %, attacked part", ""),
+    (("attack", "accuracy"), "accuracy", "attacked accuracy %", ""),
+)
 
 
-def robustness_table(summary: Mapping[str, Any]) -> Table | None:
-    """A row per method; `None` if nothing was corrupted or attacked."""
-    found = summary.get("robustness", {})
-    if not any(
-        part in of_method for of_method in found.values() for part in ("corruptions", "attack")
-    ):
+def robustness_table(summary: Summary) -> Table | None:
+    """Return a row per method under corruption and attack; `None` if there was neither."""
+    methods = summary.get("robustness", {})
+    if not any("corruptions" in entry or "attack" in entry for entry in methods.values()):
         return None
     columns = []
-    for place, key, title, more_is_better in (
-        (("corruptions", "severity", "0"), "accuracy", "accuracy %", True),
-        (("corruptions", "mean"), "accuracy", "cAccuracy %", True),
-        (("corruptions", "severity", "0"), "ece", "ECE %", False),
-        (("corruptions", "mean"), "ece", "cECE %", False),
-        (("corruptions", "mean"), "ece_temperature", "cECE %", False),
-        (("attack",), "clean_accuracy", "accuracy %, attacked part", True),
-        (("attack",), "accuracy", "attacked accuracy %", True),
-    ):
-        numbers = [in_unit(_at(m, *place, key), 100) for m in found.values()]
-        cells = compare(numbers, 2, more_is_better)
-        columns.append(Column(key, title, key == "ece_temperature", cells))
-    columns.append(Column("delta", "Δ %", False, _deltas(found)))
-    shown = [column for column in columns if any(cell != NOTHING for cell in column.cells)]
-    return by_method(_title(found), found, shown)
+    for path, key, title, subtitle in _COLUMNS:
+        metric = METRICS[key]
+        numbers = [in_unit(at_path(entry, path), metric.scale) for entry in methods.values()]
+        cells = compare(numbers, 2, metric.higher_is_better)
+        columns.append(Column(title, cells, subtitle, key))
+    columns.append(Column("Δ %", _deltas(methods)))
+    shown = [column for column in columns if not column.is_empty]
+    return Table(_title(methods), list(methods), shown)
 
 
-def _title(found: Mapping[str, Any]) -> str:
-    """What corrupted images are: the published files, or made here and with what strengths."""
-    sources = {s for of in found.values() for s in of.get("corruptions", {}).get("source", ())}
-    named = f" ({'; '.join(sorted(sources))})" if sources else ""
-    return f"Under corruption{named} and attack"
+def at_path(tree: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    """Return the entry of a nested dict at a path of keys; `None` if there is none."""
+    for key in path:
+        if key not in tree:
+            return None
+        tree = tree[key]
+    return tree
 
 
-def plot_severity(summary: Mapping[str, Any]) -> Figure | None:
-    """Mean accuracy and ECE over the corruption types at each severity, 0 being the clean test set.
+def _title(methods: Mapping[str, Any]) -> str:
+    """Name the origin of the corrupted images: published files, or generated with which strengths."""
+    sources = {s for m in methods.values() for s in m.get("corruptions", {}).get("source", ())}
+    origin = f" ({'; '.join(sorted(sources))})" if sources else ""
+    return f"Under corruption{origin} and attack"
 
-    A line per method, in a band of a standard deviation over its seeds. `None` if nothing was corrupted.
+
+def plot_severity(summary: Summary) -> Figure | None:
+    """Plot accuracy and ECE against the severity of corruptions; severity 0 is the clean test set.
+
+    Means over the corruption types; a line per method, in a band of a standard deviation over its
+    seeds.
+
+    Args:
+      summary: Summary from `summarize`.
+
+    Returns:
+      The figure; `None` if nothing was corrupted.
     """
     methods = {
-        name: found["corruptions"]["severity"]
-        for name, found in summary.get("robustness", {}).items()
-        if "corruptions" in found
+        name: entry["corruptions"]["severity"]
+        for name, entry in summary.get("robustness", {}).items()
+        if "corruptions" in entry
     }
     if not methods:
         return None
     figure = Figure(figsize=(8.4, 3.8), layout="constrained")
-    panels = (("accuracy", "accuracy, %"), ("ece", "ECE-15 equal width, %"))
-    for axes, (key, title) in zip(figure.subplots(1, 2), panels, strict=True):
+    for axes, key in zip(figure.subplots(1, 2), ("accuracy", "ece"), strict=True):
         for i, (name, by_severity) in enumerate(methods.items()):
             x = [int(severity) for severity in by_severity]
             mean = np.array([100 * v[key]["mean"] for v in by_severity.values()])
             std = np.array([100 * (v[key]["std"] or 0) for v in by_severity.values()])
-            colour = COLOURS[i % len(COLOURS)]
-            style = ("-", "--", "-.", ":")[i // len(COLOURS) % 4]
-            axes.plot(x, mean, style, marker="o", ms=3.5, lw=1.5, color=colour, label=name)
-            axes.fill_between(x, mean - std, mean + std, color=colour, alpha=0.15, lw=0)
-        axes.set(xlabel="severity of the corruption, 0: none", title=title)
+            color, style = color_and_style(i)
+            axes.plot(x, mean, style, marker="o", ms=3.5, lw=1.5, color=color, label=name)
+            axes.fill_between(x, mean - std, mean + std, color=color, alpha=0.15, lw=0)
+        axes.set(xlabel="severity of the corruption, 0: none", title=f"{METRICS[key].title}, %")
         if key == "ece":
             axes.set_ylim(bottom=0)
         axes.grid(alpha=0.25)
@@ -82,15 +100,21 @@ def plot_severity(summary: Mapping[str, Any]) -> Figure | None:
     return figure
 
 
-def plot_operations(summary: Mapping[str, Any]) -> Figure | None:
-    """Accuracy on the test set under each operation at each magnitude; 0: without it.
+def plot_operations(summary: Summary) -> Figure | None:
+    """Plot test accuracy against the magnitude of each image operation; magnitude 0 is without it.
 
-    A panel per method, and a line per operation. `None` if nothing was operated on.
+    A panel per method and a line per operation.
+
+    Args:
+      summary: Summary from `summarize`.
+
+    Returns:
+      The figure; `None` if no operation was evaluated.
     """
     methods = {
-        name: found["operations"]
-        for name, found in summary.get("robustness", {}).items()
-        if "operations" in found
+        name: entry["operations"]
+        for name, entry in summary.get("robustness", {}).items()
+        if "operations" in entry
     }
     if not methods:
         return None
@@ -103,9 +127,9 @@ def plot_operations(summary: Mapping[str, Any]) -> Figure | None:
     for axes, (method, operations) in zip(grid.flat, methods.items(), strict=False):
         for i, (name, by_magnitude) in enumerate(operations.items()):
             x = [int(magnitude) for magnitude in by_magnitude]
-            mean = [100 * found["accuracy"]["mean"] for found in by_magnitude.values()]
-            colour, style = COLOURS[i % len(COLOURS)], ("-", "--")[i // len(COLOURS) % 2]
-            axes.plot(x, mean, style, marker="o", ms=3, lw=1.5, color=colour, label=name)
+            mean = [100 * entry["accuracy"]["mean"] for entry in by_magnitude.values()]
+            color, style = color_and_style(i)
+            axes.plot(x, mean, style, marker="o", ms=3, lw=1.5, color=color, label=name)
         axes.set(title=method, xlabel="magnitude")
         axes.grid(alpha=0.25)
     figure.supylabel("accuracy, %", fontsize=10)
@@ -114,79 +138,23 @@ def plot_operations(summary: Mapping[str, Any]) -> Figure | None:
     return figure
 
 
-def plot_labels(rows: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> Figure:
-    """Label confidence of each bucket over the epochs, as AutoLabel has learnt it.
+def _deltas(methods: Mapping[str, Any]) -> list[Cell]:
+    """Return the cells of equation 4, of means over seeds, against cross entropy.
 
-    Args:
-      rows: of one run's metrics.jsonl, with `method/label_confidence` `[buckets]` or
-        `[panels, buckets]`.
-      names: of the panels.
-
-    Returns:
-      The figure.
+    That of the same workdir counts, else the first one.
     """
-    logged = [row for row in rows if "method/label_confidence" in row]
-    if not logged:
-        raise ValueError("rows: none holds method/label_confidence")
-    epochs = [0.0, *(row["epoch"] for row in logged)]
-    tables = np.array([row["method/label_confidence"] for row in logged])
-    tables = tables.reshape(len(logged), -1, tables.shape[-1])
-    tables = np.concatenate([np.ones_like(tables[:1]), tables])
-    _, panels, buckets = tables.shape
-    columns = min(5, panels)
-    height = -(-panels // columns)
-    figure = Figure(
-        figsize=(1.4 + 2.3 * max(columns, 2), 0.8 + 2.1 * max(height, 1.4)), layout="constrained"
-    )
-    grid = figure.subplots(height, columns, sharex=True, sharey=True, squeeze=False)
-    # From light to dark; the lightest of a map is hard to see on white.
-    shades = _shades(buckets)
-    for i, axes in enumerate(grid.flat):
-        if i >= panels:
-            axes.set_visible(False)
-            continue
-        for bucket in range(buckets):
-            axes.plot(epochs, 100 * tables[:, i, bucket], lw=1.2, color=shades[bucket])
-        if i < len(names):
-            axes.set_title(names[i], fontsize=9)
-        axes.grid(alpha=0.25)
-    for axes in grid[-1]:
-        axes.set_xlabel("epoch")
-    figure.supylabel("confidence in the label, %", fontsize=10)
-    handles = [grid[0, 0].lines[b] for b in dict.fromkeys((0, buckets // 2, buckets - 1))]
-    labels = [f"bucket {b + 1}" for b in dict.fromkeys((0, buckets // 2, buckets - 1))]
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    return figure
-
-
-def _shades(number: int) -> list[tuple[float, ...]]:
-    light, dark = np.array([0.62, 0.79, 0.88]), np.array([0.03, 0.19, 0.42])
-    parts = np.linspace(0, 1, number)[:, None]
-    return [tuple(c) for c in (1 - parts) * light + parts * dark]
-
-
-def _deltas(found: Mapping[str, Any]) -> list[Cell]:
-    """Equation 4, of means over seeds, against cross entropy: the same workdir's, else the first."""
     totals = {
-        name: 100 * (of["attack"]["clean_accuracy"]["mean"] + of["attack"]["accuracy"]["mean"])
-        for name, of in found.items()
-        if "attack" in of
+        name: 100 * (m["attack"]["clean_accuracy"]["mean"] + m["attack"]["accuracy"]["mean"])
+        for name, m in methods.items()
+        if "attack" in m
     }
-    vanilla = [name for name in totals if name.rpartition("/")[2] == _VANILLA]
+    baselines = [name for name in totals if name.rpartition("/")[2] == _BASELINE]
     cells = []
-    for name in found:
+    for name in methods:
+        if not baselines or name in baselines or name not in totals:
+            cells.append(EMPTY)
+            continue
         workdir = name.rpartition("/")[0]
-        own = [v for v in vanilla if v.rpartition("/")[0] == workdir]
-        if not vanilla or name in vanilla or name not in totals:
-            cells.append(NOTHING)
-        else:
-            cells.append(Cell(f"{totals[name] - totals[(own or vanilla)[0]]:+.2f}"))
+        near = [baseline for baseline in baselines if baseline.rpartition("/")[0] == workdir]
+        cells.append(Cell(f"{totals[name] - totals[(near or baselines)[0]]:+.2f}"))
     return cells
-
-
-def _at(tree: Mapping[str, Any], *path: str) -> Any:
-    for key in path:
-        if key not in tree:
-            return None
-        tree = tree[key]
-    return tree

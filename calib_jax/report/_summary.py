@@ -1,16 +1,19 @@
-"""Many runs in one: mean and standard deviation over the seeds, method by method."""
+"""Statistics over the seeds of all that the runs measured, method by method."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+Record = Mapping[str, Any]  # content of a run's results.json
+Summary = Mapping[str, Any]  # what `summarize` returns
 
-def summarise(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Mean, standard deviation and number of runs of everything that was measured.
+
+def summarize(results: Sequence[Record]) -> dict[str, Any]:
+    """Compute mean, standard deviation and number of runs of everything that was measured.
 
     Args:
-      results: what the runs' `results.json` hold, in the order in which the methods shall stand.
+      results: Contents of the runs' `results.json`, methods in the order of the tables.
 
     Returns:
       `{"methods": {method: {"seeds": [...], "num_parameters": s, "train_seconds": s}},
@@ -18,9 +21,12 @@ def summarise(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
       "out_of_distribution": {set: {method: {score: {"before" | "after": {"auroc": s, "fpr95": s}}}}},
       "robustness": {method: what the runs hold of it}}`
       with `s = {"mean": ..., "std": ..., "n": ...}`; `std` divides by `n - 1` and is `None` for one
-      seed; a parameter's mean and std are lists. Where networks taught one another there are also
+      seed; a parameter's mean and std are lists. With self-distillation there are also
       `{"generations": {split: {method: {generation: {calibrator: {"metrics": {name: s}}}}}}}` and, in
       `methods`, the generation that was chosen for each seed.
+
+    Raises:
+      ValueError: A method has a seed twice.
     """
     methods: dict[str, Any] = {}
     splits: dict[str, Any] = {}
@@ -34,7 +40,7 @@ def summarise(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if seed in method["seeds"]:
             raise ValueError(f"results: {name} with seed {seed} is there twice, expected once")
         method["seeds"].append(seed)
-        costs = ("num_parameters", "train_seconds")  # not known of another's network
+        costs = ("num_parameters", "train_seconds")  # unknown for a network from elsewhere
         _collect(method, {key: record[key] for key in costs if key in record})
         for split, evaluations in record["splits"].items():
             by_calibrator = splits.setdefault(split, {}).setdefault(name, {})
@@ -68,8 +74,8 @@ def summarise(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def temperature_scaling(summary: Mapping[str, Any]) -> str:
-    """The calibrator that tables show as "+T": the first that begins with `temperature`, or ''."""
+def temperature_scaling(summary: Summary) -> str:
+    """Return the calibrator that tables show as `+T`: the first `temperature…`, or an empty text."""
     names = (
         calibrator
         for by_method in summary["splits"].values()
@@ -80,7 +86,7 @@ def temperature_scaling(summary: Mapping[str, Any]) -> str:
 
 
 def _collect(tree: dict[str, Any], measured: Mapping[str, Any]) -> None:
-    """Appends every number or name of a nested dict to the list at its place in `tree`."""
+    """Append each number or name of a nested dict to the list at the same path of `tree`."""
     for key, value in measured.items():
         if isinstance(value, Mapping):
             _collect(tree.setdefault(key, {}), value)

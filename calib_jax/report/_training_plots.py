@@ -1,57 +1,64 @@
-"""Pictures of training: loss, error and ECE over the epochs."""
+"""Plots over the epochs of a training: loss, error and ECE, and AutoLabel's label confidences."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from calib_jax.report._plots import COLOURS
+from calib_jax.metrics import METRICS
+from calib_jax.report._read import Row, Rows
+from calib_jax.report._style import color_and_style
 
-Rows = Sequence[Mapping[str, Any]]  # of one run's metrics.jsonl
+_MAX_COLUMNS = 3
 
-STYLES = ("-", "--", "-.", ":")
 
-_CURVES = (
-    ("train/loss", "training loss, each method's own", lambda y: y),
-    ("val/accuracy", "validation error, %", lambda y: 100 * (1 - y)),
-    ("val/ece_mass", "validation ECE-15 equal mass, %", lambda y: 100 * y),
-    ("test/accuracy", "test error, %", lambda y: 100 * (1 - y)),
-    ("test/ece_mass", "test ECE-15 equal mass, %", lambda y: 100 * y),
-)
-_ACROSS = 3  # panels in a row
+class _Curve(NamedTuple):
+    """A panel: key in the log, title, and function from a logged value to the one that is shown."""
+
+    key: str
+    title: str
+    shown: Callable[[float], float]
+
+
+_CURVES = [_Curve("train/loss", "training loss, each method's own", lambda y: y)]
+for _split, _name in (("val", "validation"), ("test", "test")):
+    _CURVES += [
+        _Curve(f"{_split}/accuracy", f"{_name} error, %", lambda y: 100 * (1 - y)),
+        _Curve(f"{_split}/ece_mass", f"{_name} {METRICS['ece_mass'].title}, %", lambda y: 100 * y),
+    ]
 
 
 def plot_curves(runs: Mapping[str, Sequence[Rows]]) -> Figure:
-    """Training loss, and error and ECE of validation (and of test, if logged), over the epochs.
+    """Plot training loss, and error and ECE of validation (and of test, if logged), over the epochs.
 
-    A line per method: the mean over its seeds, in a band of a standard deviation to either side. Loss
-    is the one the method minimises: levels of different methods do not compare.
+    A line per method: the mean over its seeds, in a band of a standard deviation to either side. Each
+    method has its own loss: its levels do not compare with those of another.
 
     Args:
-      runs: for each method the rows of its runs, one run per seed. A key that no run has leaves its
-        panel out.
+      runs: Lines of the logs of each method, one log per seed. A key that is in no log has no panel.
 
     Returns:
       The figure.
     """
     rows = [row for seeds in runs.values() for run in seeds for row in run]
-    panels = [curve for curve in _CURVES if any(curve[0] in row for row in rows)]
+    panels = [curve for curve in _CURVES if any(curve.key in row for row in rows)]
     if not panels:
-        raise ValueError(f"runs: no row holds any of {', '.join(key for key, _, _ in _CURVES)}")
-    across, down = min(_ACROSS, len(panels)), -(-len(panels) // _ACROSS)
-    figure = Figure(figsize=(0.6 + 3.5 * across, 0.5 + 3.1 * down), layout="constrained")
+        raise ValueError(f"runs: no row holds any of {', '.join(c.key for c in _CURVES)}")
+    num_columns, num_rows = min(_MAX_COLUMNS, len(panels)), -(-len(panels) // _MAX_COLUMNS)
+    figsize = (0.6 + 3.5 * num_columns, 0.5 + 3.1 * num_rows)
+    figure = Figure(figsize=figsize, layout="constrained")
     for number, (key, title, shown) in enumerate(panels, start=1):
-        axes = figure.add_subplot(down, across, number)
+        axes = figure.add_subplot(num_rows, num_columns, number)
         lowest = np.inf
         for i, (method, seeds) in enumerate(runs.items()):
             epochs, mean, std = mean_and_std(seeds, partial(_entry, key=key, shown=shown))
             if not epochs:
                 continue
-            colour, style = COLOURS[i % len(COLOURS)], STYLES[i // len(COLOURS) % 4]
-            draw_band(axes, epochs, mean, std, color=colour, ls=style, label=method)
+            color, style = color_and_style(i)
+            draw_band(axes, epochs, mean, std, color=color, ls=style, label=method)
             lowest = min(lowest, mean.min())
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("epoch")
@@ -67,24 +74,74 @@ def plot_curves(runs: Mapping[str, Sequence[Rows]]) -> Figure:
     return figure
 
 
-def _entry(row: Mapping[str, Any], key: str, shown: Callable[[float], float]) -> float | None:
+def plot_labels(rows: Rows) -> Figure:
+    """Plot the label confidence of each bucket over the epochs, as AutoLabel has learned it.
+
+    Args:
+      rows: Lines of the log of one run, with `method/label_confidence` `[buckets]` or
+        `[panels, buckets]` and, if panels have names, `method/bucket_names` `[panels]`.
+
+    Returns:
+      The figure.
+    """
+    logged = [row for row in rows if "method/label_confidence" in row]
+    if not logged:
+        raise ValueError("rows: none holds method/label_confidence")
+    epochs = [0.0, *(row["epoch"] for row in logged)]
+    tables = np.array([row["method/label_confidence"] for row in logged])
+    tables = tables.reshape(len(logged), -1, tables.shape[-1])
+    tables = np.concatenate([np.ones_like(tables[:1]), tables])
+    names = logged[-1].get("method/bucket_names", ())
+    _, panels, buckets = tables.shape
+    num_columns = min(5, panels)
+    num_rows = -(-panels // num_columns)
+    figsize = (1.4 + 2.3 * max(num_columns, 2), 0.8 + 2.1 * max(num_rows, 1.4))
+    figure = Figure(figsize=figsize, layout="constrained")
+    grid = figure.subplots(num_rows, num_columns, sharex=True, sharey=True, squeeze=False)
+    shades = _shades(buckets)
+    for i, axes in enumerate(grid.flat):
+        if i >= panels:
+            axes.set_visible(False)
+            continue
+        for bucket in range(buckets):
+            axes.plot(epochs, 100 * tables[:, i, bucket], lw=1.2, color=shades[bucket])
+        if i < len(names):
+            axes.set_title(names[i], fontsize=9)
+        axes.grid(alpha=0.25)
+    for axes in grid[-1]:
+        axes.set_xlabel("epoch")
+    figure.supylabel("confidence in the label, %", fontsize=10)
+    handles = [grid[0, 0].lines[b] for b in dict.fromkeys((0, buckets // 2, buckets - 1))]
+    labels = [f"bucket {b + 1}" for b in dict.fromkeys((0, buckets // 2, buckets - 1))]
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return figure
+
+
+def _shades(number: int) -> list[tuple[float, ...]]:
+    """Return blues from light to dark, the lightest of which can be seen on white."""
+    light, dark = np.array([0.62, 0.79, 0.88]), np.array([0.03, 0.19, 0.42])
+    weights = np.linspace(0, 1, number)[:, None]
+    return [tuple(color) for color in (1 - weights) * light + weights * dark]
+
+
+def _entry(row: Row, key: str, shown: Callable[[float], float]) -> float | None:
     return shown(row[key]) if key in row else None
 
 
 def mean_and_std(
-    seeds: Sequence[Rows], value: Callable[[Mapping[str, Any]], float | None]
+    seeds: Sequence[Rows], value: Callable[[Row], float | None]
 ) -> tuple[list[float], np.ndarray, np.ndarray]:
     """Return epochs, and for each mean and standard deviation over the seeds that have a value.
 
-    The deviation divides by the seeds less one, as in the tables; it is 0 where there is one seed.
+    The deviation divides by the number of seeds less one, as in the tables; that of one seed is 0.
     """
-    found: dict[float, list[float]] = {}
+    by_epoch: dict[float, list[float]] = {}
     for run in seeds:
         for row in run:
             if (y := value(row)) is not None:
-                found.setdefault(row["epoch"], []).append(y)
-    epochs = sorted(found)
-    values = [np.asarray(found[epoch], float) for epoch in epochs]
+                by_epoch.setdefault(row["epoch"], []).append(y)
+    epochs = sorted(by_epoch)
+    values = [np.asarray(by_epoch[epoch], float) for epoch in epochs]
     stds = [y.std(ddof=1) if len(y) > 1 else 0.0 for y in values]
     return epochs, np.array([y.mean() for y in values]), np.array(stds)
 

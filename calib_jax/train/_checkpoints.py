@@ -12,18 +12,15 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as policies
 
-from calib_jax.train._processes import is_first, together, wait_for_all, whole
-from calib_jax.train._step import TrainState
+from calib_jax.metrics import METRICS
+from calib_jax.train._distributed import any_process, barrier, is_primary, to_host
+from calib_jax.train._state import TrainState
 
-# Metrics of the validation set by which a checkpoint can be chosen, and whether more is better.
+# Metrics of the validation set by which a checkpoint can be chosen, and whether higher is better.
 SELECTION = {
-    "val/nll": False,
-    "val/refinement": False,
-    "val/ece": False,
-    "val/ece_mass": False,
-    "val/accuracy": True,
-    "val/f1": True,
-}
+    f"val/{key}": bool(METRICS[key].higher_is_better)
+    for key in ("nll", "refinement", "ece", "ece_mass", "accuracy")
+} | {"val/f1": bool(METRICS["f1_macro"].higher_is_better)}
 
 
 def cost(metric: str, value: float) -> float:
@@ -41,7 +38,7 @@ class Checkpoints:
       folder: where they are; made if need be.
       best: the metric by which one more is kept, one of `SELECTION`; of equals the earliest.
       newest: how many of the latest are kept.
-      say: called with a line for the user.
+      log: Function that is called with lines for the user.
     """
 
     def __init__(
@@ -50,9 +47,9 @@ class Checkpoints:
         *,
         best: str,
         newest: int = 2,
-        say: Callable[[str], None] = print,
+        log: Callable[[str], None] = print,
     ) -> None:
-        self._say, self.best, self._folder = say, best, folder.absolute()
+        self._log, self.best, self._folder = log, best, folder.absolute()
         self._put_aside_if_without_metrics()
 
         def quality(metrics: Mapping[str, float]) -> Any:
@@ -122,7 +119,7 @@ class Checkpoints:
                 self._put_aside(step, error)
             self._manager.reload()
             if not self._manager.all_steps():
-                self._say("no checkpoint is left: beginning anew")
+                self._log("no checkpoint is left: beginning anew")
         return None
 
     def restore_best(self, like: TrainState) -> TrainState:
@@ -152,7 +149,7 @@ class Checkpoints:
             problem = error
         passing, damaged = _may_pass(problem), problem is not None
         # Before the values are compared, for which the processes send each other their parts.
-        any_passing, any_damaged = together(passing, damaged)
+        any_passing, any_damaged = any_process(passing, damaged)
         if any_passing and not passing:
             raise OSError(f"another process could not read checkpoint {step} this time")
         if any_damaged:
@@ -171,13 +168,13 @@ class Checkpoints:
 
     def _put_aside(self, step: int, error: Exception) -> None:
         """Nothing is deleted: it may be a good checkpoint of something else."""
-        self._say(
+        self._log(
             f"checkpoint {step} cannot be read ({_in_short(error)}) and is put aside; "
             "going back to the one before"
         )
-        if is_first():
+        if is_primary():
             self._move_aside(step)
-        wait_for_all(f"checkpoint {step} put aside")
+        barrier(f"checkpoint {step} put aside")
 
     def _move_aside(self, step: int) -> None:
         aside = self._folder.with_name(f"{self._folder.name}_unreadable")
@@ -190,7 +187,7 @@ def _fingerprint(state: Any) -> int:
     """A number that changes with any bit of the state. On the host: there is nothing to compile."""
     crc = 0
     for leaf in jax.tree.leaves(state):
-        crc = zlib.crc32(np.ascontiguousarray(whole(leaf)).reshape(-1).view(np.uint8).data, crc)
+        crc = zlib.crc32(np.ascontiguousarray(to_host(leaf)).reshape(-1).view(np.uint8).data, crc)
     return crc
 
 

@@ -1,4 +1,4 @@
-"""AdaFocal's studies: one kind of option each, everything else as in the tables.
+"""Studies of AdaFocal's options: each varies one option, all else is as in the tables.
 
     python -m calib_jax.main --config configs/adafocal/studies.py:gammas --workdir runs/gammas
 
@@ -10,9 +10,9 @@ After the colon:
     gamma_max  AdaFocal with gamma up to 20, 50 and without limit  appendix N
     switch     AdaFocal on ImageNet, switching at 0.2 and at 0.5   figs. 4d and 5b
 
-The first four are of CIFAR-10 x ResNet-50 (cifar10.py; --config.model.name=resnet20 for a machine
-without accelerator), the last is of ImageNet x ResNet-50 (imagenet.py). Report and plots/ have the
-calibration gap and the confidences bin by bin, and error and ECE of validation and test over the epochs.
+The first four train ResNet-50 on CIFAR-10 (cifar10.py; --config.model.name=resnet20 for a machine
+without an accelerator), the last ResNet-50 on ImageNet (imagenet.py). The report and plots/ show the
+calibration gap and the confidence of every bin, and error and ECE of validation and test over the epochs.
 
 Published: the values; CE and FLSD-53 as references where a figure shows them.
 Our choice: one seed (--config.seeds=0,1,2,3,4 for five); CalFocal with 15 bins.

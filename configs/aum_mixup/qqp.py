@@ -2,77 +2,30 @@
 
     python -m calib_jax.main --config configs/aum_mixup/qqp.py:roberta --workdir runs/qqp_roberta
 
-After the colon: bert or roberta. By default the rows of tables 1 and 2; those of table 3 are
---config.method.name=aum_mixup_ls,no_saliency,no_aum,no_similar,no_dissimilar: the row that the
-other four are compared with is aum_mixup_ls, as in the paper, and all five smooth the labels they
-mix. All that need to know how easy each example is share one recording phase per seed. Needs in
-CALIB_JAX_DATA QQP/ and TwitterPPDB/ and models/roberta-base or models/bert-base-uncased in the
-Hugging Face layout (or another as config.model.pretrained).
+After the colon: bert or roberta. The default methods are the rows of tables 1 and 2; for table 3 add
+--config.method.name=aum_mixup_ls,no_saliency,no_aum,no_similar,no_dissimilar. Needs in CALIB_JAX_DATA
+QQP/ and TwitterPPDB/ and models/roberta-base or models/bert-base-uncased in the Hugging Face layout (or
+another as config.model.pretrained).
 
-Published: one affine map on the first token, no dropout before it; 3 epochs, the one with the least
-validation loss; AdamW, clipping at 1; BERT with batch 16 and no weight decay, RoBERTa with batch 32
-and 0.1; Beta(0.4, 0.4), weights 0.8 / 0.1 / 0.1; temperature by likelihood; one batch size for all
-methods.
-Our choice: learning rates 2e-5 for BERT and 1e-5 for RoBERTa, as the published programs have them
-(the paper's text has them the other way round); smoothing 0.03; baselines mix pairs of one batch
-and train on mixtures only. A step of AUM mixup has one batch, half of it easy and half hard, so
-that its epochs have as many updates as those of other methods; in the published code
-(aum_mixup_each) it has a whole batch of each, and half as many updates. With two classes the
-saliency of logits points the same way for every example: all of the other half are equally similar,
-each example takes two of them at random, and no_similar and no_dissimilar differ in nothing but
-chance. What tells examples apart is the slope along features (aum_mixup_features), or the clamp of
-the published code (aum_mixup_clamp), by which how sure the network is of a partner counts.
+Published: one affine map on the first token, no dropout before it; smoothing 0.03. Shared settings:
+_base.py.
+With two classes the saliency of logits points the same way for every example: all examples of the
+other half are equally similar, each example takes two of them at random, and no_similar and
+no_dissimilar differ only by chance. Examples can be told apart by the gradient with respect to the
+features (aum_mixup_features), or by the clamp of the published code (aum_mixup_clamp), with which the
+network's confidence in a partner counts.
 """
 
-from calib_jax import experiment
+import pathlib
+import runpy
 
 NETWORKS = ("bert", "roberta")
+_BASE = runpy.run_path(str(pathlib.Path(__file__).with_name("_base.py")))
 
 
 def get_config(network="roberta"):
-    if network not in NETWORKS:
-        raise ValueError(f"network {network!r}: expected one of {', '.join(NETWORKS)}")
-    bert = network == "bert"
-    config = experiment.default_config()
-    config.seeds = (0, 1, 2, 3, 4)
+    config = _BASE["base_config"](network, smoothing=0.03)
     config.data.name = "qqp"
-    config.data.max_length = 256
     config.data.shift = ("twitter_ppdb",)
-    config.model.name = network
-    config.model.pretrained = "models/bert-base-uncased" if bert else "models/roberta-base"
-    config.model.options.head = "linear"
-    config.optimizer.name = "adamw"
-    config.optimizer.learning_rate = 2e-5 if bert else 1e-5
-    config.optimizer.weight_decay = 0.0 if bert else 0.1
-    config.optimizer.decay_all = False
-    config.optimizer.clip_norm = 1.0
-    config.train.batch_size = 16 if bert else 32
-    config.train.epochs = 3
-    config.checkpoint.select = "best"
-    config.calibrate = ("temperature",)
-
-    smoothing = 0.03
-    config.method.label_smoothing.smoothing = smoothing
-    config.method.mixup.alpha = 0.4
-    config.method.aum_mixup.batch_split = "halves"
-    config.method.name = (
-        "cross_entropy,label_smoothing,mixup,mixup_ls,m_mixup,m_mixup_ls,aum_mixup,aum_mixup_ls"
-    )
-    config.method.variants = {
-        "mixup_ls": {"of": "mixup", "objective": "label_smoothing"},
-        "m_mixup": {"of": "mixup", "place": "features"},
-        "m_mixup_ls": {"of": "mixup", "place": "features", "objective": "label_smoothing"},
-        "aum_mixup_ls": {"of": "aum_mixup", "smoothing": smoothing},
-        # Table 3: aum_mixup_ls without one part each.
-        "no_aum": {"of": "aum_mixup", "smoothing": smoothing, "categorise": "random"},
-        "no_saliency": {"of": "aum_mixup", "smoothing": smoothing, "partners": "random"},
-        "no_similar": {"of": "aum_mixup", "smoothing": smoothing, "similar": 0.0},
-        "no_dissimilar": {"of": "aum_mixup", "smoothing": smoothing, "dissimilar": 0.0},
-        # As the published code does it.
-        "aum_mixup_each": {"of": "aum_mixup", "batch_split": "each"},
-        "aum_mixup_clamp": {"of": "aum_mixup", "clamp": 1e-6},
-        # Beyond the paper.
-        "aum_mixup_features": {"of": "aum_mixup", "saliency": "features"},
-        "bank": {"of": "aum_mixup", "partners": "bank"},
-    }
+    config.method.variants.aum_mixup_features = {"of": "aum_mixup", "saliency": "features"}
     return config

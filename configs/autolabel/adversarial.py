@@ -2,28 +2,29 @@
 
     python -m calib_jax.main --config configs/autolabel/adversarial.py:cifar10:0.01 --workdir runs/attack
 
-After the colon: cifar10 or cifar100, and after another the radius of all attacks in training, each
-in a workdir of its own: table III has 0.01, which is the default, table IV and fig. 7 have 0.03,
-0.05 and 0.1. Cross entropy knows no radius and is trained at 0.01 only: --compare takes it from there
-for the accuracy difference. Label smoothing is adversarial_ls, of 0.02, at 0.01, and at larger radii
-adversarial_ls_10, _20 and _30, of 0.1, 0.2 and 0.3, the best of which on validation is the row of
-the table; adversarial_ls_01, ..., adversarial_ls_10 are its sweep at 0.01.
---config.model.name=resnet20 is for a machine without accelerator.
+After the colon: cifar10 or cifar100, and after another colon the radius of all attacks in training,
+with a separate workdir per radius: table III has 0.01, the default, table IV and fig. 7 have 0.03,
+0.05 and 0.1. Cross entropy does not depend on the radius and is trained at 0.01 only: --compare takes
+it from there for the accuracy difference. Label smoothing is adversarial_ls, of 0.02, at 0.01, and at
+larger radii adversarial_ls_10, _20 and _30, of 0.1, 0.2 and 0.3, of which the table shows the best on
+validation; adversarial_ls_01, ..., adversarial_ls_10 are its sweep at 0.01.
+--config.model.name=resnet20 is for a machine without an accelerator.
 
 Published: PGD with 10 steps of a quarter of the radius; 10 buckets; alpha 0.5 on CIFAR-10 and 0.005
 on CIFAR-100 (for larger radii swept from 0.005 to 1); smoothing of 0.02 (for larger radii the best
 of 0.1, 0.2 and 0.3); CCAT with rho 10; the test attack has radius 0.03, 50 steps and 3 restarts.
-Other settings as in configs/autolabel/cifar.py.
 Our choice: a random start; the attack sees the network in evaluation mode and cross entropy with
 hard labels; steps of a quarter of the radius in the test attack too; buckets on 1,000 validation
-images; CCAT's labels are uniform at the largest radius (ccat_own_radius: at each example's own, as
-published).
+images; CCAT's labels are uniform at the largest radius (ccat_own_radius: at each example's radius, as
+published). Shared settings: _base.py.
 """
 
-from calib_jax import experiment
+import pathlib
+import runpy
 
 DATA = ("cifar10", "cifar100")
 NETWORKS = tuple(f"{data}:{radius}" for data in DATA for radius in ("0.01", "0.03", "0.05", "0.1"))
+_BASE = runpy.run_path(str(pathlib.Path(__file__).with_name("_base.py")))
 
 
 def get_config(data_and_radius="cifar10:0.01"):
@@ -32,39 +33,23 @@ def get_config(data_and_radius="cifar10:0.01"):
         raise ValueError(f"data {data!r}: expected one of {', '.join(DATA)}")
     eps = _radius(radius or "0.01")
     hundredths = range(1, 11) if eps <= 0.01 else (10, 20, 30)
-    config = experiment.default_config()
+    config = _BASE["cifar_config"](data)
     config.seeds = (0, 1)
     config.method.variants = {
         "adversarial_ls": {"of": "adversarial", "smoothing": 0.02},
         "adversarial_multiple": {"of": "adversarial", "multiple": True},
         "ccat_own_radius": {"of": "ccat", "own_radius": True},
-        **{
-            f"adversarial_ls_{hundredth:02d}": {"of": "adversarial", "smoothing": hundredth / 100}
-            for hundredth in hundredths
-        },
+        **_BASE["smoothing_variants"](["adversarial"], hundredths),
     }
     vanilla, smoothed = ["cross_entropy"], ["adversarial_ls"]
     if eps > 0.01:
-        vanilla, smoothed = [], [f"adversarial_ls_{hundredth}" for hundredth in hundredths]
+        vanilla, smoothed = [], [f"adversarial_ls_{n}" for n in hundredths]
     rows = ["adversarial", "ccat", *smoothed, "adversarial_multiple", "adversarial_autolabel"]
     config.method.name = ",".join([*vanilla, *rows])
     for name in ("adversarial", "ccat", "adversarial_autolabel"):
         config.method[name].eps = eps
     config.method.adversarial_autolabel.alpha = 0.5 if data == "cifar10" else 0.005
     config.method.adversarial_autolabel.validation_subset = 1000
-    config.data.name = data
-    config.data.augment = "pad_crop_flip"
-    config.model.name = "wide_resnet_28_10"
-    config.optimizer.learning_rate = 0.4
-    config.optimizer.nesterov = True
-    config.optimizer.weight_decay = 4e-4
-    config.optimizer.schedule = "milestones"
-    config.optimizer.milestones = (60, 120, 160)
-    config.optimizer.factor = 0.2
-    config.optimizer.warmup = 1 / 200
-    config.train.batch_size = 512
-    config.train.epochs = 200
-    config.robustness.corruptions = ("autolabel",)
     config.robustness.attack_eps = 0.03
     return config
 

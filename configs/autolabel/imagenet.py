@@ -7,21 +7,25 @@ imagenet2012 as prepared by tensorflow_datasets in the array_record format.
 
 Published: 90 epochs, batch 4096, SGD 0.1 x batch / 256, Nesterov momentum 0.9, a tenth of the rate
 at 30, 60 and 80, L2 1e-4 (a weight decay of 2e-4), five epochs of warm-up, bfloat16; alpha 0.02 for
-both; smoothing of 0.01; 2 runs. 25,000 of the official validation images steer the labels, the
-others are the test set.
-Label smoothing is swept from 0.01 to 0.1 by the variants randaug_ls_01, ..., randaug_ls_10 and
-augmix_ls_01, ..., augmix_ls_10; randaug_ls and augmix_ls have the published best.
-Our choice: 50,000 validation images are taken from the training set, as everywhere here (the
-published cut: --config.data.options.halve_validation=True); 5,000 of them for the buckets, for
-RandAug's 100 (82 of which differ) after every fifth epoch by five steps at once; corruptions of 5,000
-test images, from the published ImageNet-C, or as tfds's imagenet2012_corrupted makes them, where one
-of these is there, else made of them.
+both; smoothing of 0.01; 2 runs. The labels are updated on 25,000 of the official validation images,
+the others are the test set.
+The variants randaug_ls_01, ..., randaug_ls_10 and augmix_ls_01, ..., augmix_ls_10 sweep label
+smoothing from 0.01 to 0.1; randaug_ls and augmix_ls have the published best.
+Our choice: 50,000 validation images are taken from the training set, as in all configs for ImageNet
+(published split: --config.data.options.halve_validation=True); buckets are evaluated on 5,000 of
+them, RandAug's 100 (of which 82 differ) after every fifth epoch by five steps at once; corruptions of
+5,000 test images, from the published ImageNet-C or from tfds's imagenet2012_corrupted if one of them
+is available, otherwise generated.
 """
+
+import pathlib
+import runpy
 
 from calib_jax import experiment
 
-NETWORKS = ("100", "50", "25", "10")  # what may stand after the colon
+NETWORKS = ("100", "50", "25", "10")  # the arguments after the colon
 _TRAIN = 1_231_167  # images, less the 50,000 for validation
+_BASE = runpy.run_path(str(pathlib.Path(__file__).with_name("_base.py")))
 
 
 def get_config(percent="100"):
@@ -32,11 +36,8 @@ def get_config(percent="100"):
     config.method.variants = {
         "randaug_ls": {"of": "randaug", "smoothing": 0.01},
         "augmix_ls": {"of": "augmix", "smoothing": 0.01},
+        **_BASE["smoothing_variants"](["randaug", "augmix"], range(1, 11)),
     }
-    for name in ("randaug", "augmix"):
-        for hundredths in range(1, 11):
-            variant = {"of": name, "smoothing": hundredths / 100}
-            config.method.variants[f"{name}_ls_{hundredths:02d}"] = variant
     config.method.name = (
         "cross_entropy,randaug,randaug_ls,randaug_autolabel,augmix,augmix_ls,augmix_autolabel"
     )

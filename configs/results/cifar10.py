@@ -1,9 +1,9 @@
-"""A part of CIFAR-10 x a narrow ResNet-20: AdaFocal's table and fig. 6 in the time two cores have.
+"""A part of CIFAR-10 x a narrow ResNet-20: AdaFocal's table and fig. 6 on two cores.
 
     python -m calib_jax.main --config configs/results/cifar10.py --workdir runs/results_cifar10
 
-As configs/adafocal/cifar10.py but for: 10,000 random training images, 2,000 for validation, half the
-width, 14 epochs with a tenth of the rate at 8 and 11, three methods, two seeds. What came of it is in
+Differences from configs/adafocal/cifar10.py: 10,000 random training images, 2,000 for validation,
+half the width, 14 epochs with a tenth of the rate at 8 and 11, three methods, two seeds. Results:
 docs/results.md.
 """
 

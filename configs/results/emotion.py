@@ -2,16 +2,16 @@
 
     python -m calib_jax.main --config configs/results/emotion.py:isear --workdir runs/results_isear
 
-After the colon: isear (and Emotion-Stimulus out of domain; three seeds) or goemotions (and DailyDialog;
-one seed, fewer rows). As configs/emotion/ but for: a RoBERTa of 30 million parameters (six layers, 384
-wide) in models/roberta-30m, 800 random training texts, at most 800 of each other set, their first 48
-tokens, four epochs of batches of 16, a rate of 1e-4, no fine-tuning out of domain. What came of it is in
-docs/results.md.
+After the colon: isear (and Emotion-Stimulus out of domain; three seeds) or goemotions (and
+DailyDialog; one seed, fewer rows). Differences from configs/emotion/: a RoBERTa of 30 million
+parameters (six layers, 384 wide) in models/roberta-30m, 800 random training texts, at most 800 of
+each other set, their first 48 tokens, four epochs of batches of 16, a rate of 1e-4, no fine-tuning
+out of domain. Results: docs/results.md.
 """
 
 from calib_jax import experiment
 
-# What may stand after the colon, and its shifted set.
+# The arguments after the colon, and the shifted set of each.
 NETWORKS = {"isear": "emotion_stimulus", "goemotions": "dailydialog"}
 
 

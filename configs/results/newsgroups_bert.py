@@ -2,9 +2,9 @@
 
     python -m calib_jax.main --config configs/results/newsgroups_bert.py --workdir runs/results_bert
 
-As configs/adafocal/newsgroups_bert.py but for: all-MiniLM-L6-v2 (six layers, 384 wide) in
-models/all-MiniLM-L6-v2, 1,500 random training posts, their first 64 tokens, 1,500 test posts, a rate
-of 3e-4, 8 epochs, three methods, one seed. What came of it is in docs/results.md.
+Differences from configs/adafocal/newsgroups_bert.py: all-MiniLM-L6-v2 (six layers, 384 wide) in
+models/all-MiniLM-L6-v2, 1,500 random training posts, their first 64 tokens, 1,500 test posts, a
+rate of 3e-4, 8 epochs, three methods, one seed. Results: docs/results.md.
 """
 
 from calib_jax import experiment

@@ -1,11 +1,11 @@
-"""20 Newsgroups x a small text CNN: AdaFocal's tables 1 and 2 in the time two cores have.
+"""20 Newsgroups x a small text CNN: AdaFocal's tables 1 and 2 on two cores.
 
     python -m calib_jax.main --config configs/results/newsgroups_cnn.py --workdir runs/results_cnn
 
-As configs/adafocal/newsgroups_cnn.py but for: GloVe of 50 dimensions (the 60,000 most frequent words
-as an npz file of `words` and `vectors`), the last 128 words of a post, 64 channels, 20 epochs, three
-seeds. With --config.train.evaluate_every=28 AdaFocal's gammas move four times an epoch. What came of
-it is in docs/results.md.
+Differences from configs/adafocal/newsgroups_cnn.py: GloVe of 50 dimensions (the 60,000 most
+frequent words as an npz file of `words` and `vectors`), the last 128 words of a post, 64 channels,
+20 epochs, three seeds. With --config.train.evaluate_every=28 AdaFocal's gammas move four times an
+epoch. Results: docs/results.md.
 """
 
 from calib_jax import experiment
@@ -15,7 +15,7 @@ def get_config():
     config = experiment.default_config()
     config.seeds = (0, 1, 2)
     config.method.name = "cross_entropy,brier,mmce,label_smoothing,flsd53,adafocal"
-    config.method.mmce.double_normalised = True  # as its weight of 2 is published for
+    config.method.mmce.double_normalised = True  # the form for which its weight of 2 was published
     config.method.watch_bins = True
     config.data.name = "newsgroups"
     config.data.options.by_date = False  # True: a shift in time

@@ -396,7 +396,7 @@ def test_real_hellaswag(data_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
     folder = data_dir / "models/roberta-30m"
     if not folder.is_dir():
         pytest.skip("needs models/roberta-30m in CALIB_JAX_DATA")
-    few = data.tokenise(test.take(range(8)), folder, max_length=96, cache_dir=tmp_path)
+    few = data.tokenize(test.take(range(8)), folder, max_length=96, cache_dir=tmp_path)
     ids, mask = few.inputs["input_ids"], few.inputs["mask"]
     assert ids.shape == mask.shape == (8, 4, ids.shape[2])
     # The four share their context: all tokens up to the end of the first part are equal.

@@ -77,7 +77,7 @@ def test_glove(data_dir: pathlib.Path) -> None:
     assert np.all(np.diff((ids > 0).astype(int), axis=1) >= 0)
 
 
-def test_tokenise(data_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_tokenize(data_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
     folder = _need(data_dir, "models/roberta-30m/tokenizer.json") / "models/roberta-30m"
     dataset = data.Dataset(
         name="pairs",
@@ -90,7 +90,7 @@ def test_tokenise(data_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
         ids=np.arange(2, dtype=np.int32),
         label_names=("no", "yes"),
     )
-    result = data.tokenise(dataset, folder, max_length=64, cache_dir=tmp_path)
+    result = data.tokenize(dataset, folder, max_length=64, cache_dir=tmp_path)
     assert set(result.inputs) == {"input_ids", "mask"}  # RoBERTa has no token types
     first, second = result.inputs["input_ids"]
     assert list(first[:5]) == [0, 31414, 232, 2, 2]  # <s> Hello world </s> </s>

@@ -57,7 +57,7 @@ def _texts(*texts: str, pairs: tuple[str, ...] = ()) -> data.Dataset:
 
 def test_ids_masks_and_length(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     dataset = _texts("a b", "c d a b c d a b c", "d")
-    result = data.tokenise(dataset, folder, max_length=32, cache_dir=tmp_path / "cache")
+    result = data.tokenize(dataset, folder, max_length=32, cache_dir=tmp_path / "cache")
     ids, mask = result.inputs["input_ids"], result.inputs["mask"]
     assert ids.shape == mask.shape == (3, 16)  # 11 tokens, rounded up to a multiple of 8
     assert ids.dtype == mask.dtype == np.int32
@@ -70,7 +70,7 @@ def test_ids_masks_and_length(folder: pathlib.Path, tmp_path: pathlib.Path) -> N
 
 def test_pairs_have_token_types(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     dataset = _texts("a b", "c", pairs=("d", "a a"))
-    result = data.tokenise(dataset, folder, max_length=12, cache_dir=tmp_path)
+    result = data.tokenize(dataset, folder, max_length=12, cache_dir=tmp_path)
     np.testing.assert_array_equal(
         result.inputs["input_ids"], [[2, 4, 5, 3, 7, 3, 0, 0], [2, 6, 3, 4, 4, 3, 0, 0]]
     )
@@ -88,7 +88,7 @@ def test_every_choice_makes_a_pair_with_its_text(
     folder: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     dataset = _choices(["a b", "c"], [["d", "a a", "b"], ["c d", "d", "a b c d a b"]])
-    result = data.tokenise(dataset, folder, max_length=12, cache_dir=tmp_path)
+    result = data.tokenize(dataset, folder, max_length=12, cache_dir=tmp_path)
     assert {key: rows.shape for key, rows in result.inputs.items()} == dict.fromkeys(
         ("input_ids", "mask", "token_type_ids"), (2, 3, 12)
     )
@@ -101,7 +101,7 @@ def test_every_choice_makes_a_pair_with_its_text(
     # Choice by choice it is what pairs give.
     for choice in range(3):
         column = tuple(dataset.inputs["choices"][:, choice])
-        pairs = data.tokenise(
+        pairs = data.tokenize(
             _texts("a b", "c", pairs=column), folder, max_length=12, cache_dir=tmp_path
         )
         for key, rows in pairs.inputs.items():
@@ -115,10 +115,10 @@ def test_every_choice_makes_a_pair_with_its_text(
 
 def test_long_choices_are_cut_and_counted(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     dataset = _choices(["a b", "c"], [["d", "a b c d"], ["c", "d"]])
-    result = data.tokenise(dataset, folder, max_length=6, cache_dir=tmp_path)
+    result = data.tokenize(dataset, folder, max_length=6, cache_dir=tmp_path)
     assert result.inputs["input_ids"].shape == (2, 2, 6)
     assert result.notes == ("before", "1 of 4 texts are longer than 6 tokens: cut")
-    again = data.tokenise(dataset, folder, max_length=6, cache_dir=tmp_path)
+    again = data.tokenize(dataset, folder, max_length=6, cache_dir=tmp_path)
     np.testing.assert_array_equal(again.inputs["input_ids"], result.inputs["input_ids"])
     assert len(list(tmp_path.glob("tokens_*.npz"))) == 1
 
@@ -126,19 +126,19 @@ def test_long_choices_are_cut_and_counted(folder: pathlib.Path, tmp_path: pathli
 def test_no_texts_are_no_tokens(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     nothing = np.zeros(0, int)
     for dataset, shape in ((_texts("a"), (0, 8)), (_choices(["a"], [["b", "c"]]), (0, 2, 8))):
-        none = data.tokenise(dataset.take(nothing), folder, max_length=16, cache_dir=tmp_path)
+        none = data.tokenize(dataset.take(nothing), folder, max_length=16, cache_dir=tmp_path)
         assert none.inputs["input_ids"].shape == shape
 
 
 def test_long_texts_are_cut_and_counted(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     dataset = _texts("a b c d a b", "a", "a b c d")
-    result = data.tokenise(dataset, folder, max_length=6, cache_dir=tmp_path)
+    result = data.tokenize(dataset, folder, max_length=6, cache_dir=tmp_path)
     np.testing.assert_array_equal(
         result.inputs["input_ids"], [[2, 4, 5, 6, 7, 3], [2, 4, 3, 0, 0, 0], [2, 4, 5, 6, 7, 3]]
     )
     expected = ("before", "1 of 3 texts are longer than 6 tokens: cut")
     assert result.notes == expected
-    again = data.tokenise(dataset, folder, max_length=6, cache_dir=tmp_path)
+    again = data.tokenize(dataset, folder, max_length=6, cache_dir=tmp_path)
     assert again.notes == expected  # the cache remembers
 
 
@@ -146,9 +146,9 @@ def test_chunks_do_not_show(
     folder: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = _texts(*["a b c", "d", "c c c c c c c"] * 5)
-    whole = data.tokenise(dataset, folder, max_length=8, cache_dir=tmp_path / "1")
+    whole = data.tokenize(dataset, folder, max_length=8, cache_dir=tmp_path / "1")
     monkeypatch.setattr(_text, "_CHUNK", 4)
-    parts = data.tokenise(dataset, folder, max_length=8, cache_dir=tmp_path / "2")
+    parts = data.tokenize(dataset, folder, max_length=8, cache_dir=tmp_path / "2")
     for key, rows in whole.inputs.items():
         np.testing.assert_array_equal(parts.inputs[key], rows)
     assert whole.notes == parts.notes
@@ -160,33 +160,33 @@ def test_the_second_run_reads_the_cache(
 ) -> None:
     cache = tmp_path / "cache"
     dataset = _texts("a b", "c")
-    first = data.tokenise(dataset, folder, max_length=8, cache_dir=cache)
+    first = data.tokenize(dataset, folder, max_length=8, cache_dir=cache)
     assert [path.suffix for path in cache.iterdir()] == [".npz"]
 
     def no_encoding(*_: object) -> None:
-        raise AssertionError("tokenised again")
+        raise AssertionError("tokenized again")
 
     monkeypatch.setattr(_text, "_encode", no_encoding)
-    second = data.tokenise(dataset, folder, max_length=8, cache_dir=cache)
+    second = data.tokenize(dataset, folder, max_length=8, cache_dir=cache)
     for key, rows in first.inputs.items():
         np.testing.assert_array_equal(second.inputs[key], rows)
     # Labels, ids and notes are not in the cache: they are the set's own.
     other = dataclasses.replace(dataset, notes=("other",), ids=dataset.ids + 5)
-    assert data.tokenise(other, folder, max_length=8, cache_dir=cache).notes == ("other",)
+    assert data.tokenize(other, folder, max_length=8, cache_dir=cache).notes == ("other",)
 
     for changed in (
         _texts("a b", "d"),
         _texts("a", "b c"),  # the same letters, cut elsewhere
         _texts("a b", "c", pairs=("a", "b")),
     ):
-        with pytest.raises(AssertionError, match="tokenised again"):
-            data.tokenise(changed, folder, max_length=8, cache_dir=cache)
-    with pytest.raises(AssertionError, match="tokenised again"):
-        data.tokenise(dataset, folder, max_length=7, cache_dir=cache)
+        with pytest.raises(AssertionError, match="tokenized again"):
+            data.tokenize(changed, folder, max_length=8, cache_dir=cache)
+    with pytest.raises(AssertionError, match="tokenized again"):
+        data.tokenize(dataset, folder, max_length=7, cache_dir=cache)
     config = folder / "tokenizer_config.json"
     config.write_text(config.read_text() + " ")
-    with pytest.raises(AssertionError, match="tokenised again"):
-        data.tokenise(dataset, folder, max_length=8, cache_dir=cache)
+    with pytest.raises(AssertionError, match="tokenized again"):
+        data.tokenize(dataset, folder, max_length=8, cache_dir=cache)
 
 
 def test_a_failed_write_leaves_nothing(
@@ -197,17 +197,17 @@ def test_a_failed_write_leaves_nothing(
 
     monkeypatch.setattr(np, "savez", full)
     with pytest.raises(OSError, match="No space left"):
-        data.tokenise(_texts("a"), folder, max_length=8, cache_dir=tmp_path / "cache")
+        data.tokenize(_texts("a"), folder, max_length=8, cache_dir=tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 
 
 def test_a_damaged_cache_is_named(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     cache = tmp_path / "cache"
-    data.tokenise(_texts("a"), folder, max_length=8, cache_dir=cache)
+    data.tokenize(_texts("a"), folder, max_length=8, cache_dir=cache)
     (path,) = cache.iterdir()
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match=rf"{path}: damaged .*delete it"):
-        data.tokenise(_texts("a"), folder, max_length=8, cache_dir=cache)
+        data.tokenize(_texts("a"), folder, max_length=8, cache_dir=cache)
 
 
 @pytest.mark.parametrize("max_length", [0, 65])
@@ -215,27 +215,27 @@ def test_lengths_the_model_cannot_read(
     folder: pathlib.Path, tmp_path: pathlib.Path, max_length: int
 ) -> None:
     with pytest.raises(ValueError, match=f"max_length={max_length}: expected 1 to 64"):
-        data.tokenise(_texts("a"), folder, max_length=max_length, cache_dir=tmp_path)
+        data.tokenize(_texts("a"), folder, max_length=max_length, cache_dir=tmp_path)
 
 
 def test_a_vocabulary_that_knows_nothing_is_refused(
     folder: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     with pytest.raises(ValueError, match="knows fewer than half of the words"):
-        data.tokenise(_texts("x y z v w"), folder, max_length=16, cache_dir=tmp_path)
+        data.tokenize(_texts("x y z v w"), folder, max_length=16, cache_dir=tmp_path)
 
 
 def test_folders_that_are_no_tokenizer(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ValueError, match=r"expected tokenizer.json or vocabulary files"):
-        data.tokenise(_texts("a"), tmp_path, max_length=8, cache_dir=tmp_path)
-    with pytest.raises(ValueError, match=r"digits has no text to tokenise, only \['image'\]"):
-        data.tokenise(data.load("digits", "val"), folder, max_length=8, cache_dir=tmp_path)
+        data.tokenize(_texts("a"), tmp_path, max_length=8, cache_dir=tmp_path)
+    with pytest.raises(ValueError, match=r"digits has no text to tokenize, only \['image'\]"):
+        data.tokenize(data.load("digits", "val"), folder, max_length=8, cache_dir=tmp_path)
     config = json.loads((folder / "tokenizer_config.json").read_text())
     del config["pad_token"]
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match="names no padding token"):
-        data.tokenise(_texts("a"), folder, max_length=8, cache_dir=tmp_path)
+        data.tokenize(_texts("a"), folder, max_length=8, cache_dir=tmp_path)
 
 
 def test_nothing_is_said_about_pytorch(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -248,7 +248,7 @@ import numpy as np
 from calib_jax import data
 dataset = data.Dataset("x", "train", {{"text": np.array(["a b"], object)}},
                        np.zeros(1, np.int32), np.zeros(1, np.int32), ("a", "b"))
-data.tokenise(dataset, {str(folder)!r}, max_length=8, cache_dir={str(tmp_path)!r})
+data.tokenize(dataset, {str(folder)!r}, max_length=8, cache_dir={str(tmp_path)!r})
 import transformers
 assert not transformers.is_torch_available()
 print("done")

@@ -63,7 +63,7 @@ def test_imagenet_reads_what_was_stored(
             assert image[0, 0, 0] % 3 == dataset.labels[position]
 
 
-def test_evaluation_takes_the_centre(tfds_imagenet: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_evaluation_takes_the_center(tfds_imagenet: pathlib.Path, tmp_path: pathlib.Path) -> None:
     test = data.load("imagenet", "test", tfds_imagenet, cache_dir=tmp_path)
     image = test.read(0, None)["image"]
     assert image.shape == (224, 224, 3)
@@ -97,7 +97,7 @@ def test_random_boxes_keep_to_the_limits() -> None:
         shares.append((right - left) * (bottom - top) / (500 * 375))
     assert 0.079 <= min(shares) < 0.15
     assert max(shares) > 0.8
-    assert _imagenet._random_box(2000, 10, rng) == _imagenet._centre(2000, 10)
+    assert _imagenet._random_box(2000, 10, rng) == _imagenet._center(2000, 10)
 
 
 def test_labels_are_scanned_once(

@@ -73,13 +73,12 @@ def _leave_out_reports() -> None:
     report.plot_reliability = report.plot_risk_coverage = lambda *_, **__: _NoFigure()
     fit = train.fit
 
-    def fit_and_keep(trainers: Any, seeds: Any, saved: Any, logs: Any, **options: Any) -> Any:
-        states = fit(trainers, seeds, saved, logs, **options)
-        for state, log in zip(states, logs, strict=True):
-            leaves = jax.tree_util.tree_leaves_with_path(state)
-            arrays = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
-            np.savez(log.path.parent / "state.npz", **arrays)
-        return states
+    def fit_and_keep(trainer: Any, seed: Any, saved: Any, log: Any, **options: Any) -> Any:
+        state = fit(trainer, seed, saved, log, **options)
+        leaves = jax.tree_util.tree_leaves_with_path(state)
+        arrays = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+        np.savez(log.path.parent / "state.npz", **arrays)
+        return state
 
     train.fit = fit_and_keep
 
@@ -104,7 +103,8 @@ def _at_call(number: int, act: Callable[[], None], function: Callable[..., Any])
 
 
 def _training(number: int, act: Callable[[], None]) -> None:
-    train.Trainer.advance = _at_call(number, act, train.Trainer.advance)
+    # Asked right before every call.
+    train.Trainer.is_compiled = _at_call(number, act, train.Trainer.is_compiled)
 
 
 def _judging(number: int, act: Callable[[], None]) -> None:
@@ -185,9 +185,9 @@ def _two_phases() -> None:
     )
 
     def hand_over(_: train.Trainer, state: train.TrainState) -> dict[str, np.ndarray]:
-        values = dynamics.datamap_values(state.method)._asdict()
+        values = dynamics.datamap_values(state.method_state)._asdict()
         return {key: np.asarray(value) for key, value in values.items()} | {
-            "seen": np.asarray(state.method.seen)
+            "seen": np.asarray(state.method_state.seen)
         }
 
     def init(info: methods.Info) -> Any:

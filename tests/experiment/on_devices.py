@@ -42,7 +42,7 @@ def trainer(kind: str) -> train.Trainer:
     options = {"batch_size": 16, "epochs": 2, "width": width} | KINDS[kind]
     if kind != "streamed":
         return small.trainer(**options)
-    with mock.patch.object(train._trainer._mesh, "make_mesh", _interleaved):
+    with mock.patch.object(train._trainer._distributed, "make_mesh", _interleaved):
         return small.trainer(**options)
 
 
@@ -60,7 +60,7 @@ def results(folder: pathlib.Path, kinds: Iterable[str] = KINDS) -> dict[str, np.
         made = trainer(kind)
         state = small.fit(made, folder / kind)
         for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-            found[f"{kind}{jax.tree_util.keystr(path)}"] = train.whole(leaf)
+            found[f"{kind}{jax.tree_util.keystr(path)}"] = train.to_host(leaf)
         for key, value in small.rows(folder / kind)[-1].items():
             found[f"{kind} {key}"] = np.asarray(value)
         found[f"{kind} compilations"] = np.asarray(list(made.compilations().values()))
@@ -75,14 +75,14 @@ def results(folder: pathlib.Path, kinds: Iterable[str] = KINDS) -> dict[str, np.
         if kind == "fsdp":
             again = _with_a_damaged_part(made, folder / "damaged")
             pairs = zip(jax.tree.leaves(state), jax.tree.leaves(again), strict=True)
-            same = [np.array_equal(train.whole(a), train.whole(b)) for a, b in pairs]
+            same = [np.array_equal(train.to_host(a), train.to_host(b)) for a, b in pairs]
             found["gone back"] = np.asarray(all(same))
     # Eight seeds, one for each of eight devices, and three, whose batches are dealt out.
     made = trainer("adafocal")
     for seeds in (range(8), range(3)):
         state = small.fit_seeds(made, folder / f"{len(seeds)}_seeds", seeds)[-1]
         for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-            found[f"{len(seeds)} seeds{jax.tree_util.keystr(path)}"] = train.whole(leaf)
+            found[f"{len(seeds)} seeds{jax.tree_util.keystr(path)}"] = train.to_host(leaf)
     return found
 
 
@@ -128,7 +128,7 @@ def message(**setup: int) -> str:
 
 if __name__ == "__main__":
     out, folder = map(pathlib.Path, sys.argv[1:3])
-    train.join("env" if "JAX_PROCESS_ID" in os.environ else "none")
+    train.init_distributed("env" if "JAX_PROCESS_ID" in os.environ else "none")
     arrays = results(folder, sys.argv[3:] or KINDS)
     arrays["devices"] = np.asarray(jax.device_count())
     arrays["messages"] = np.asarray(
@@ -139,5 +139,5 @@ if __name__ == "__main__":
         ]
     )
     stop_after(trainer("adafocal"), folder / "moved", 3)
-    if train.is_first():
+    if train.is_primary():
         np.savez(out, **arrays)

@@ -6,7 +6,7 @@ import functools
 import pathlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -57,6 +57,26 @@ def as_stream(part: data.Dataset) -> data.Dataset:
         return {key: rows[position] for key, rows in part.inputs.items()}
 
     return dataclasses.replace(part, inputs={}, read=read)
+
+
+class Evaluator(NamedTuple):
+    """What a method asks the validation set, answered by hand.
+
+    Attributes:
+      logits, labels: of the validation set.
+      sums: `(measure, args, limit) -> sums` of every bucket.
+    """
+
+    logits: Any
+    labels: Any
+    sums: Callable[..., Any] | None = None
+
+    def validation(self) -> tuple[Any, Any]:
+        return self.logits, self.labels
+
+    def per_bucket(self, measure: Any, args: Any, limit: int = 0) -> Any:
+        assert self.sums is not None
+        return self.sums(measure, args, limit)
 
 
 def trainer(
@@ -140,10 +160,15 @@ def fit_seeds(
         checkpoints, logs = [], []
         for place in places:
             place.mkdir(exist_ok=True)
-            saved = train.Checkpoints(place / "checkpoints", best="val/nll", say=say)
+            saved = train.Checkpoints(place / "checkpoints", best="val/nll", log=say)
             checkpoints.append(opened.enter_context(saved))
             logs.append(train.Log(place / "metrics.jsonl"))
-        return train.fit(
+        if len(seeds) == 1:
+            state = train.fit(
+                made, seeds[0], checkpoints[0], logs[0], should_stop=should_stop, **options
+            )
+            return [state]
+        return train.fit_seeds(
             [made] * len(seeds), seeds, checkpoints, logs, should_stop=should_stop, **options
         )
 

@@ -169,7 +169,7 @@ def test_of_many_networks_those_that_are_results_are_kept(
     ) as checkpoints:
         state = checkpoints.restore(trainer.abstract_state())
     with np.load(run / "logits" / "test.npz") as file:
-        again = trainer.predict(state, trainer.feed(sets.test))
+        again = trainer.predict(state, trainer.loader(sets.test))
         np.testing.assert_array_equal(again, file["logits"])
 
 
@@ -199,7 +199,7 @@ def test_any_single_training_teaches(quick: None, tmp_path: pathlib.Path) -> Non
     assert "generations" not in _read(tmp_path / "sim_mixup" / "seed_0")
 
     shown = experiment.describe(config)
-    assert "train      sim_mixup: 2 steps of 48" in shown
+    assert "train      sim_mixup: 3 steps of 24" in shown
     assert "train      ours, generation_2: 3 steps of 24" in shown
 
 

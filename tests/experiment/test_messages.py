@@ -54,7 +54,10 @@ def test_flags(command: Command, arguments: list[str], message: str) -> None:
             "data.name=cifar",
             f"data set 'cifar': expected one of {SETS}; did you mean 'cifar10'?",
         ),
-        ("data.options.num_train=0", "num_train=0: expected 1 to 500, the rest is for judging"),
+        (
+            "data.options.num_train=0",
+            "num_train=0: expected 1 to 500, the rest is for validation and test",
+        ),
         ("optimizer.name=sgdd", "optimizer='sgdd': expected one of sgd, adam, adamw"),
         (
             "optimizer.schedule=cos",

@@ -28,7 +28,7 @@ def test_killed_within_and_between_phases(command: Command, tmp_path: pathlib.Pa
         np.testing.assert_array_equal(handed["seen"], np.full(100, 2.0))  # once in every epoch
         confidence = handed["confidence"]
     with np.load(whole / "state.npz") as state:
-        easy = state[".method"]
+        easy = state[".method_state"]
     assert easy.sum() == 50
     assert confidence[easy == 1].min() >= confidence[easy == 0].max()
 

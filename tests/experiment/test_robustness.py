@@ -62,7 +62,7 @@ def test_a_run_leaves_means_tables_and_pictures(
     # One of them again, by hand.
     test, trainer, state, judgements = next(iter(kept.values()))
     part = load_shift("contrast:5", test.take(np.arange(50) * len(test) // 50), None)[1]
-    logits = trainer.predict(state, trainer.feed(part))
+    logits = trainer.predict(state, trainer.loader(part))
     assert each["contrast"]["5"]["accuracy"] == pytest.approx(
         float(metrics.accuracy(logits, part.labels))
     )
@@ -81,7 +81,7 @@ def test_a_run_leaves_means_tables_and_pictures(
         ("posterize", 0, levels), ("posterize", 5, levels & 0b11000000),
     ):  # fmt: skip
         by_hand = dataclasses.replace(part, inputs={"image": images})
-        logits = trainer.predict(state, trainer.feed(by_hand))
+        logits = trainer.predict(state, trainer.loader(by_hand))
         expected = float(metrics.accuracy(logits, part.labels))
         assert operations[name][str(magnitude)]["accuracy"] == pytest.approx(expected)
 
@@ -92,14 +92,19 @@ def test_a_run_leaves_means_tables_and_pictures(
     assert "cAccuracy %" in summary
     plots = {p.name for p in (tmp_path / "plots").iterdir()}
     assert {"severity.png", "operations.png", "labels_augmix_autolabel.png"} <= plots
-    assert "Label confidences of augmix_autolabel" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "Label confidences of augmix_autolabel" in page
+    assert "A panel is a depth of the chain" in page
+    log = tmp_path / "augmix_autolabel" / "seed_0" / "metrics.jsonl"
+    names = json.loads(log.read_text().splitlines()[-1])["method/bucket_names"]
+    assert names == ["depth 1", "depth 2", "depth 3"]
 
 
 def test_an_attack_is_pgd_and_one_failure_is_enough() -> None:
     trainer = small.shared_trainer("cross_entropy")
     state, test = trainer.init(0), small.images(10, 3)
     found = _robustness.attack(trainer, state, test, eps=0.2, steps=4, restarts=3, seed=1)
-    network = trainer.network.bind(state.network)
+    network = trainer.network.bind(state.model_state)
 
     def loss(images, labels):
         return losses.cross_entropy(network(state.params, {"image": images})[0], labels)

@@ -19,7 +19,7 @@ from calib_jax.experiment._variants import run_config
 @pytest.fixture
 def unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs that only train: no judgements, plots and reports."""
-    monkeypatch.setattr(_run, "judge", lambda *_, **__: [])
+    monkeypatch.setattr(_run, "evaluate", lambda *_, **__: [])
     monkeypatch.setattr(report, "write_report", lambda *_, **__: "report")
     for plot in ("plot_reliability", "plot_risk_coverage"):
         monkeypatch.setattr(report, plot, lambda *_, **__: NoFigure())

@@ -27,7 +27,7 @@ def _loss(name: str, **options):
     method = methods.create(name, **options)
     run = jax.jit(lambda key: method.loss(_apply, jnp.float32(1), method.init(INFO), BATCH, key))
     value, aux = run(KEY)
-    assert aux.network["key"] is not None, "in training mode"
+    assert aux.model_state["key"] is not None, "in training mode"
     return float(value), aux
 
 
@@ -36,7 +36,7 @@ def _loss(name: str, **options):
 def test_augmented_images_keep_their_labels(name: str, objective: str) -> None:
     options = {"eps": 0.05, "steps": 2} if name == "adversarial" else {}
     value, aux = _loss(name, objective=objective, **options)
-    seen = aux.network["images"]
+    seen = aux.model_state["images"]
     changed = np.abs(np.asarray(seen) - IMAGES).max((1, 2, 3))
     assert (changed > 0).mean() > 0.7
     y = LABELS if objective == "cross_entropy" else targets.smooth(LABELS, K, 0.05)
@@ -48,7 +48,7 @@ def test_augmented_images_keep_their_labels(name: str, objective: str) -> None:
 def test_labels_may_be_smoothed_over_all_classes(name: str) -> None:
     options = {"eps": 0.05, "steps": 2} if name == "adversarial" else {}
     value, aux = _loss(name, smoothing=0.2, **options)
-    logits = np.asarray(_apply(1.0, {"image": aux.network["images"]})[0], np.float64)
+    logits = np.asarray(_apply(1.0, {"image": aux.model_state["images"]})[0], np.float64)
     soft = 0.8 * np.eye(K)[LABELS] + 0.2 / K
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     assert value == pytest.approx(-(soft * log_p).sum(-1).mean(), rel=1e-4)
@@ -59,10 +59,10 @@ def test_labels_may_be_smoothed_over_all_classes(name: str) -> None:
 def test_adversarial_training_goes_to_the_radius_or_to_many() -> None:
     before = float(losses.cross_entropy(_apply(1.0, BATCH.inputs)[0], LABELS).mean())
     value, aux = _loss("adversarial", eps=0.05, steps=3)
-    away = np.abs(np.asarray(aux.network["images"]) - IMAGES).max((1, 2, 3))
+    away = np.abs(np.asarray(aux.model_state["images"]) - IMAGES).max((1, 2, 3))
     np.testing.assert_allclose(away, 0.05, atol=1e-6)
     some, aux = _loss("adversarial", eps=0.05, steps=3, multiple=True)
-    away = np.abs(np.asarray(aux.network["images"]) - IMAGES).max((1, 2, 3))
+    away = np.abs(np.asarray(aux.model_state["images"]) - IMAGES).max((1, 2, 3))
     assert 0 < away.min() < 0.015
     assert 0.035 < away.max() <= 0.05 + 1e-6
     assert before < some < value
@@ -70,7 +70,7 @@ def test_adversarial_training_goes_to_the_radius_or_to_many() -> None:
 
 def test_ccat_has_a_clean_half_and_labels_that_fade() -> None:
     value, aux = _loss("ccat", eps=0.05, steps=3, rho=2.0)
-    seen = aux.network["images"]
+    seen = aux.model_state["images"]
     away = jnp.abs(seen - IMAGES).max((1, 2, 3))
     np.testing.assert_array_equal(away[::2], 0)
     assert float(away[1::2].min()) > 0
@@ -84,7 +84,7 @@ def test_ccat_has_a_clean_half_and_labels_that_fade() -> None:
 
 def test_ccat_may_be_uniform_at_each_examples_own_radius() -> None:
     value, aux = _loss("ccat", eps=0.05, steps=3, rho=2.0, own_radius=True)
-    seen = aux.network["images"]
+    seen = aux.model_state["images"]
     away = np.asarray(jnp.abs(seen - IMAGES).max((1, 2, 3)))
     # The radii as drawn; what the attack reaches of them is all but a rounding.
     radii = np.full(N, 0.05)
@@ -108,7 +108,7 @@ def test_no_gradient_goes_through_the_attack() -> None:
         return method.loss(_apply, params, (), BATCH, KEY)[0]
 
     _, aux = _loss("adversarial", eps=0.05, steps=2)
-    seen = jax.lax.stop_gradient(aux.network["images"])
+    seen = jax.lax.stop_gradient(aux.model_state["images"])
 
     def at_these(params):
         return losses.cross_entropy(_apply(params, {"image": seen})[0], LABELS).mean()
@@ -119,13 +119,13 @@ def test_no_gradient_goes_through_the_attack() -> None:
 
 def test_the_original_augmix_wants_three_views_to_agree() -> None:
     value, aux = _loss("augmix_jsd", weight=5.0)
-    views = aux.network["images"].reshape(N, 3, 6, 6, 1)
+    views = aux.model_state["images"].reshape(N, 3, 6, 6, 1)
     np.testing.assert_array_equal(views[:, 0], IMAGES)
     keys = jax.random.split(KEY, 3)
     original = jax.jit(lambda key: augment.augmix(key, IMAGES, magnitude=3.0, chains=3))
     made = original(keys[0])
     np.testing.assert_allclose(views[:, 1], made, atol=1e-5)
-    logits = _apply(1.0, {"image": aux.network["images"]})[0].reshape(N, 3, K)
+    logits = _apply(1.0, {"image": aux.model_state["images"]})[0].reshape(N, 3, K)
     probs = np.asarray(jax.nn.softmax(logits), np.float64)
     mean = probs.mean(1, keepdims=True)
     divergence = (probs * np.log(probs / mean)).sum(-1).mean(1)

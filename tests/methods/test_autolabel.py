@@ -26,14 +26,15 @@ def _apply(params, inputs, key=None):
     return params * inputs["image"].reshape(len(inputs["image"]), -1) @ WEIGHT, {}
 
 
-def _evaluate(measure=None, arguments=None, limit=0):
-    """The validation set is the batch."""
-    if measure is None:
-        return _apply(1.0, BATCH.inputs)[0], LABELS
+def _sums(measure, arguments, limit):
     run = jax.jit(lambda argument: measure(_apply, jnp.float32(1), BATCH, argument))
     number = len(arguments[0])
     each = [run(jax.tree.map(lambda x, i=i: x[i], arguments)) for i in range(number)]
     return jax.tree.map(lambda *x: jnp.stack(x), *each)
+
+
+# The validation set is the batch.
+EVALUATOR = small.Evaluator(_apply(1.0, BATCH.inputs)[0], LABELS, _sums)
 
 
 AUGMENTATIONS = {
@@ -117,10 +118,10 @@ def test_loss_is_the_objective_on_the_tables_labels(name: str, objective: str) -
 def test_every_bucket_moves_by_what_its_validation_set_shows(name: str) -> None:
     made = AUGMENTATIONS[name]
     method = methods.autolabel(made, alpha=0.3, update_every=2)
-    first = method.after_epoch(method.init(INFO), _evaluate, KEY)
+    first = method.after_epoch(method.init(INFO), EVALUATOR, KEY)
     assert int(first.passes) == 1
     np.testing.assert_array_equal(first.confidence, 1)
-    after = method.after_epoch(first, _evaluate, KEY)
+    after = method.after_epoch(first, EVALUATOR, KEY)
     number = len(after.confidence)
     keys = jax.random.split(KEY, number)
     for bucket in (0, number // 2, number - 1):
@@ -134,7 +135,7 @@ def test_every_bucket_moves_by_what_its_validation_set_shows(name: str) -> None:
         # Equation 1 by hand, for two passes.
         moved = min(max(1 - 2 * 0.3 * ece * np.sign(mean - accuracy), accuracy), 1)
         assert float(after.confidence[bucket]) == pytest.approx(moved, abs=1e-4)
-    shown = method.report(after, *_evaluate())
+    shown = method.report(after, *EVALUATOR.validation())
     assert shown["label_confidence"].shape == made.shape
     np.testing.assert_array_equal(shown["bucket_accuracy"].ravel(), after.accuracy)
 
@@ -143,23 +144,21 @@ def _constant(mean: float, accuracy: float):
     """An evaluator whose every bucket shows the same, and a list of how many it was asked for."""
     asked = []
 
-    def evaluate(measure=None, arguments=None, limit=0):
-        if measure is None:
-            return _evaluate()
+    def sums(measure, arguments, limit):
         asked.append(len(arguments[0]))
         # 200 examples in the eleventh of 15 bins, (2/3, 11/15], which is where they would be.
         one_bin = jnp.zeros((asked[-1], 15)).at[:, 10].set(200.0)
         return one_bin, mean * one_bin, accuracy * one_bin
 
-    return evaluate, asked
+    return EVALUATOR._replace(sums=sums), asked
 
 
-def _confidence_after(passes: int, evaluate, start: float = 1.0, **options) -> np.ndarray:
+def _confidence_after(passes: int, evaluator, start: float = 1.0, **options) -> np.ndarray:
     method = methods.create("randaug_autolabel", **options)
     state = method.init(INFO)
     state = state._replace(confidence=jnp.full_like(state.confidence, start))
     for _ in range(passes):
-        state = method.after_epoch(state, evaluate, KEY)
+        state = method.after_epoch(state, evaluator, KEY)
     return np.asarray(state.confidence, np.float64)
 
 
@@ -173,33 +172,33 @@ def _confidence_after(passes: int, evaluate, start: float = 1.0, **options) -> n
     ],
 )
 def test_labels_move_as_fast_however_often_they_are_updated(passes, alpha, mean, expected) -> None:
-    evaluate, asked = _constant(mean, 0.7)
+    evaluator, asked = _constant(mean, 0.7)
     for every in (1, 2, 5, 10):
         asked.clear()
         options = {"max_magnitude": 2, "ops": "rotate", "alpha": alpha, "update_every": every}
-        found = _confidence_after(passes, evaluate, **options)
+        found = _confidence_after(passes, evaluator, **options)
         np.testing.assert_allclose(found, expected, atol=2e-6)
         assert len(asked) == passes // every
 
 
 def test_the_sign_is_that_of_mean_confidence_less_accuracy() -> None:
-    evaluate, _ = _constant(0.7, 0.8)
+    evaluator, _ = _constant(0.7, 0.8)
     options = {"max_magnitude": 1, "ops": "rotate", "alpha": 0.1}
     # Under-confident by 0.1: up by 0.1 x 0.1. The sums are of 200 examples, the mean is not.
-    np.testing.assert_allclose(_confidence_after(1, evaluate, 0.85, **options), 0.86, atol=1e-6)
+    np.testing.assert_allclose(_confidence_after(1, evaluator, 0.85, **options), 0.86, atol=1e-6)
     method = methods.create("randaug_autolabel", **options)
-    after = method.after_epoch(method.init(INFO), evaluate, KEY)
+    after = method.after_epoch(method.init(INFO), evaluator, KEY)
     np.testing.assert_allclose(after.mean_confidence, 0.7, rtol=1e-6)
     np.testing.assert_allclose(after.accuracy, 0.8, rtol=1e-6)
     np.testing.assert_allclose(after.ece, 0.1, rtol=1e-5)
-    evaluate, _ = _constant(0.9, 0.8)
-    np.testing.assert_allclose(_confidence_after(1, evaluate, 0.85, **options), 0.84, atol=1e-6)
+    evaluator, _ = _constant(0.9, 0.8)
+    np.testing.assert_allclose(_confidence_after(1, evaluator, 0.85, **options), 0.84, atol=1e-6)
 
 
 def test_buckets_of_operations_without_magnitude_are_evaluated_once() -> None:
-    evaluate, asked = _constant(0.75, 0.7)
+    evaluator, asked = _constant(0.75, 0.7)
     after = methods.create("randaug_autolabel").after_epoch(
-        methods.create("randaug_autolabel").init(INFO), evaluate, KEY
+        methods.create("randaug_autolabel").init(INFO), evaluator, KEY
     )
     assert asked == [82], "18 of the 100 would be the same again"
     assert after.confidence.shape == (100,)
@@ -207,11 +206,27 @@ def test_buckets_of_operations_without_magnitude_are_evaluated_once() -> None:
     made = _augmentations.randaug(2, "solarize,autocontrast,equalize")
     assert list(made.same_as) == [0, 1, 2, 2, 4, 4]
     after = methods.autolabel(made, alpha=0.3)
-    after = after.after_epoch(after.init(INFO), _evaluate, KEY)
+    after = after.after_epoch(after.init(INFO), EVALUATOR, KEY)
     plain = methods.autolabel(made._replace(same_as=()), alpha=0.3)
-    plain = plain.after_epoch(plain.init(INFO), _evaluate, KEY)
+    plain = plain.after_epoch(plain.init(INFO), EVALUATOR, KEY)
     chex.assert_trees_all_close(after, plain, rtol=1e-6)
     assert len(np.unique(np.asarray(after.ece))) >= 3
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "names"),
+    [
+        ("randaug_autolabel", {"ops": "rotate, solarize"}, ["rotate", "solarize"]),
+        ("augmix_autolabel", {}, ["depth 1", "depth 2", "depth 3"]),
+        ("mixup_autolabel", {}, []),
+    ],
+)
+def test_bucket_names_are_reported(name: str, options: dict, names: list[str]) -> None:
+    method = methods.create(name, **options)
+    shown = jax.tree.map(jnp.copy, method.report(method.init(INFO)))  # copied as for the log
+    assert np.asarray(shown["bucket_names"]).tolist() == names
+    assert shown["bucket_meaning"].endswith(".")
+    assert len(names) in (0, len(shown["label_confidence"]))
 
 
 def test_augmix_draws_depths_of_one_to_three() -> None:
@@ -223,11 +238,11 @@ def test_augmix_draws_depths_of_one_to_three() -> None:
 
 def test_other_objectives_keep_their_own_state() -> None:
     method = methods.create("randaug_autolabel", max_magnitude=1, objective="adafocal")
-    after = method.after_epoch(method.init(INFO), _evaluate, KEY)
-    confidence, correct = metrics.top_label(*_evaluate())
+    after = method.after_epoch(method.init(INFO), EVALUATOR, KEY)
+    confidence, correct = metrics.top_label(*EVALUATOR.validation())
     expected = losses.adafocal_update(losses.adafocal_init(), confidence, correct)
     np.testing.assert_allclose(after.objective.gamma, expected.gamma, rtol=1e-5)
-    assert {"gamma", "label_confidence"} <= method.report(after, *_evaluate()).keys()
+    assert {"gamma", "label_confidence"} <= method.report(after, *EVALUATOR.validation()).keys()
 
 
 SMALL = {
@@ -243,8 +258,10 @@ def test_tables_are_restored_exactly(name: str, tmp_path) -> None:
     method = methods.create(name, **SMALL[name], validation_subset=8, update_every=2, alpha=0.5)
     trainer = small.trainer(method, epochs=2, evaluate_every=3)
     whole = small.fit(trainer, tmp_path / "whole")
-    assert not np.array_equal(whole.method.confidence, np.ones_like(whole.method.confidence))
-    assert int(whole.method.passes) == 4
+    assert not np.array_equal(
+        whole.method_state.confidence, np.ones_like(whole.method_state.confidence)
+    )
+    assert int(whole.method_state.passes) == 4
     for calls in (4, 7):  # before the first update, and between the two
         folder = tmp_path / str(calls)
         with pytest.raises(train.Stopped):
@@ -252,7 +269,7 @@ def test_tables_are_restored_exactly(name: str, tmp_path) -> None:
         small.assert_same(small.fit(trainer, folder), whole)
         assert small.rows(folder) == small.rows(tmp_path / "whole")
     assert trainer.compilations()["train"] == 1
-    assert trainer.measuring.compilations() == 1, "one program for all buckets and passes"
+    assert trainer.bucket_evaluator.compilations() == 1, "one program for all buckets and passes"
     rows = train.Log(tmp_path / "whole" / "metrics.jsonl").rows()
     assert [row.get("perf/method_seconds", 0) > 0 for row in rows] == [False, True] * 2
 
@@ -263,15 +280,8 @@ def test_a_loop_over_buckets_gives_the_same(tmp_path) -> None:
     method = trainer.method
 
     def run(loops: bool):
-        trainer.measuring.loops = loops
-
-        def evaluate(measure=None, arguments=None, limit=0):
-            if measure is None:
-                return trainer.predict(state, trainer.val), trainer.val.dataset.labels
-            feed = trainer.measuring.part(trainer.val, limit)
-            return trainer.measuring(state.params, state.network, feed, measure, arguments)
-
-        return method.after_epoch(state.method, evaluate, KEY)
+        trainer.bucket_evaluator.loops = loops
+        return method.after_epoch(state.method_state, trainer.evaluator(state), KEY)
 
     one_by_one, scanned = run(False), run(True)
     for a, b in zip(one_by_one, scanned, strict=True):
@@ -282,15 +292,15 @@ def test_a_loop_over_buckets_gives_the_same(tmp_path) -> None:
 
 def test_a_part_of_the_validation_set_is_spread_over_it() -> None:
     trainer = small.shared_trainer()
-    part = trainer.measuring.part(trainer.val, 7)
-    assert part is trainer.measuring.part(trainer.val, 7)
+    part = trainer.bucket_evaluator.subset(trainer.val, 7)
+    assert part is trainer.bucket_evaluator.subset(trainer.val, 7)
     np.testing.assert_array_equal(part.dataset.ids, np.arange(0, 14, 2))
     # Batches no larger than they must be: one of 3, and as few as before of 7.
     assert trainer.eval_batch_size == small.BATCH
-    sizes = [trainer.measuring.part(trainer.val, n).batch_size for n in (3, 7)]
+    sizes = [trainer.bucket_evaluator.subset(trainer.val, n).batch_size for n in (3, 7)]
     assert sizes == [3, 4]
-    assert trainer.measuring.part(trainer.val, 0) is trainer.val
-    assert trainer.measuring.part(trainer.val, 99) is trainer.val
+    assert trainer.bucket_evaluator.subset(trainer.val, 0) is trainer.val
+    assert trainer.bucket_evaluator.subset(trainer.val, 99) is trainer.val
 
 
 def test_wrong_options_are_named() -> None:

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiment import small
 
 from calib_jax import losses, methods, metrics, targets
 
@@ -26,7 +27,7 @@ def _loss(name, state=None, weights=None, **options):
     state = method.init(INFO) if state is None else state
     value, aux = method.loss(_apply, jnp.float32(1), state, batch, jax.random.key(0))
     np.testing.assert_array_equal(aux.logits, LOGITS)
-    assert aux.network["seen"] is not None
+    assert aux.model_state["seen"] is not None
     return float(value)
 
 
@@ -85,7 +86,7 @@ def test_options_are_what_create_takes(name: str) -> None:
 def test_adafocal_learns_from_the_validation_set_and_reports_it() -> None:
     method = methods.create("adafocal", lam=2.0, num_bins=5)
     state = method.init(INFO)
-    after = method.after_epoch(state, lambda: (LOGITS, LABELS), jax.random.key(0))
+    after = method.after_epoch(state, small.Evaluator(LOGITS, LABELS), jax.random.key(0))
     confidence, correct = metrics.top_label(LOGITS, LABELS)
     expected = losses.adafocal_update(state, confidence, correct, lam=2.0)
     for a, b in zip(after, expected, strict=True):
@@ -106,7 +107,9 @@ def test_adafocal_learns_from_the_validation_set_and_reports_it() -> None:
 def test_calfocal_uses_the_latest_validation_bins(per_sample: bool) -> None:
     options = {"lam": 3.0, "per_sample": per_sample, "num_bins": 6}
     method = methods.create("calfocal", **options)
-    after = method.after_epoch(method.init(INFO), lambda: (LOGITS, LABELS), jax.random.key(0))
+    after = method.after_epoch(
+        method.init(INFO), small.Evaluator(LOGITS, LABELS), jax.random.key(0)
+    )
     confidence, correct = metrics.top_label(LOGITS, LABELS)
     bins = metrics.bin_stats(confidence, correct, num_bins=6, scheme="mass")
     expected = losses.calfocal(LOGITS, LABELS, bins, lam=3.0, per_sample=per_sample).mean()
@@ -129,7 +132,9 @@ def test_unknown_names_get_a_hint() -> None:
 
 def test_label_smoothing_of_adafocal_keeps_adafocals_state() -> None:
     method = methods.create("label_smoothing", smoothing=0.1, objective="adafocal")
-    after = method.after_epoch(method.init(INFO), lambda: (LOGITS, LABELS), jax.random.key(0))
+    after = method.after_epoch(
+        method.init(INFO), small.Evaluator(LOGITS, LABELS), jax.random.key(0)
+    )
     expected = float(losses.adafocal(LOGITS, SMOOTH, after).mean())
     value = _loss("label_smoothing", state=after, smoothing=0.1, objective="adafocal")
     assert value == pytest.approx(expected, rel=1e-5)
@@ -169,10 +174,10 @@ def test_mixup_mixes_inputs_or_features_and_labels_alike(
     x = np.asarray(LOGITS)
     if place == "inputs":
         logits = (lam * x + (1 - lam) * x[partner]) ** 2
-        np.testing.assert_array_equal(aux.network["mask"], np.maximum(mask, mask[partner]))
+        np.testing.assert_array_equal(aux.model_state["mask"], np.maximum(mask, mask[partner]))
     else:
         logits = lam * x**2 + (1 - lam) * x[partner] ** 2
-        np.testing.assert_array_equal(aux.network["mask"], mask)
+        np.testing.assert_array_equal(aux.model_state["mask"], mask)
     np.testing.assert_allclose(aux.logits, logits, rtol=1e-5)
     y = np.eye(K)[np.asarray(LABELS)]
     soft = jnp.asarray(lam * y + (1 - lam) * y[partner], jnp.float32)
@@ -196,10 +201,10 @@ def test_watching_logs_training_confidence_by_validation_bin_and_changes_nothing
     same, _ = plain.loss(_apply, jnp.float32(1), plain.init(INFO), batch, jax.random.key(0))
     assert float(value) == float(same)
 
-    first = method.after_epoch(state, lambda: (LOGITS, LABELS), jax.random.key(0))
+    first = method.after_epoch(state, small.Evaluator(LOGITS, LABELS), jax.random.key(0))
     stepped = jax.jit(method.after_step)(first, batch, aux)
     stepped = method.after_step(stepped, batch, aux)
-    after = method.after_epoch(stepped, lambda: (LOGITS, LABELS), jax.random.key(0))
+    after = method.after_epoch(stepped, small.Evaluator(LOGITS, LABELS), jax.random.key(0))
     shown = method.report(after, LOGITS, LABELS)
 
     probs = np.exp(np.asarray(LOGITS, np.float64))
@@ -225,9 +230,9 @@ def test_watching_logs_training_confidence_by_validation_bin_and_changes_nothing
     ends = [(ascending[ranks == b].max(), ascending[ranks == b + 1].min()) for b in range(4)]
     np.testing.assert_allclose(shown["train_own_edges"], np.mean(ends, axis=1), rtol=1e-5)
     # An epoch in which nothing was seen has nothing of the one before.
-    again = method.after_epoch(after, lambda: (LOGITS, LABELS), jax.random.key(0))
+    again = method.after_epoch(after, small.Evaluator(LOGITS, LABELS), jax.random.key(0))
     np.testing.assert_array_equal(again.before.own, 0)
-    direct = plain.after_epoch(plain.init(INFO), lambda: (LOGITS, LABELS), jax.random.key(0))
+    direct = plain.after_epoch(plain.init(INFO), small.Evaluator(LOGITS, LABELS), jax.random.key(0))
     np.testing.assert_array_equal(first.method.gamma, direct.gamma)
 
 
@@ -235,8 +240,8 @@ def test_the_monitor_has_bins_of_its_own_whatever_the_method_has() -> None:
     """Appendix H: a method with 4 bins, watched by 15 as every other."""
     plain = methods.create("adafocal", num_bins=4)
     method = methods.watched(plain)
-    evaluate = lambda: (LOGITS, LABELS)  # noqa: E731
-    after = method.after_epoch(method.init(INFO), evaluate, jax.random.key(0))
+    evaluator = small.Evaluator(LOGITS, LABELS)
+    after = method.after_epoch(method.init(INFO), evaluator, jax.random.key(0))
     shown = method.report(after, LOGITS, LABELS)
     own = plain.report(after.method, LOGITS, LABELS)
     for key in ("gamma", "edges", "gap"):

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from experiment import small
 
 from calib_jax import methods
 
@@ -53,8 +54,8 @@ def test_recording_changes_nothing() -> None:
     value, _ = method.loss(apply, 1.0, state, batch, key)
     same, _ = plain.loss(apply, 1.0, plain.init(info), batch, key)
     assert float(value) == float(same)
-    after = method.after_epoch(state, lambda: (logits, labels), key)
-    expected = plain.after_epoch(plain.init(info), lambda: (logits, labels), key)
+    after = method.after_epoch(state, small.Evaluator(logits, labels), key)
+    expected = plain.after_epoch(plain.init(info), small.Evaluator(logits, labels), key)
     np.testing.assert_array_equal(after.method.gamma, expected.gamma)
     assert (
         method.report(after, logits, labels).keys() == plain.report(expected, logits, labels).keys()

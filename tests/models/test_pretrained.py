@@ -180,7 +180,7 @@ def test_last_layer_of_another_kind_of_head_is_not_used():
     module, params = models.load_pretrained(GOLDEN / "bert", 3, head="linear")
     assert module.head_kind == "linear"
     assert is_fresh(params["classifier"]["kernel"])
-    with pytest.raises(ValueError, match="has no 'linear' head; say num_classes"):
+    with pytest.raises(ValueError, match="has no 'linear' head; set num_classes"):
         models.load_pretrained(GOLDEN / "bert", head="linear")
 
 

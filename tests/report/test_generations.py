@@ -45,7 +45,7 @@ def _records() -> list[dict[str, Any]]:
 
 
 def test_generations_compete_with_one_another() -> None:
-    summary = report.summarise(_records())
+    summary = report.summarize(_records())
     assert summary["methods"]["csd"]["chosen"] == [3, 2]
     assert "chosen" not in summary["methods"]["cross_entropy"]
     text = report.summary_markdown(summary)
@@ -68,7 +68,7 @@ def test_generations_compete_with_one_another() -> None:
 
 
 def test_without_generations_nothing_is_said_of_them() -> None:
-    summary = report.summarise([_record("cross_entropy", 0)])
+    summary = report.summarize([_record("cross_entropy", 0)])
     assert "generations" not in summary
     assert "eneration" not in report.summary_markdown(summary) + report.comparison_text(summary)
 

@@ -215,7 +215,7 @@ def test_everything_is_escaped(tmp_path: pathlib.Path) -> None:
         tmp_path / "report.html",
         title=evil,
         headline=evil,
-        summary=report.summarise([record]),
+        summary=report.summarize([record]),
         sections=[
             report.Section(evil, text=evil, pictures=[picture], code=evil),
             report.Section(evil, code=evil, folded=True),
@@ -360,7 +360,7 @@ def _torn_logits(workdir: pathlib.Path) -> None:
     ("damage", "message"),
     [
         (_no_results, r"no finished run, expected <method>/seed_<n>/results.json; train first"),
-        (_torn_row, r"metrics.jsonl, line 4: not valid JSON \(.+\); remove or mend it"),
+        (_torn_row, r"metrics.jsonl, line 4: not valid JSON \(.+\); remove or fix it"),
         (_no_rows, r"metrics.jsonl: no such file, though the run has results; run it again"),
         (_no_config, r"config.json: no such file; is this a workdir of calib_jax.main\?"),
         (_torn_logits, r"test.npz: expected an npz archive, this is none; run the method again"),

@@ -24,7 +24,7 @@ def _record(method: str, seed: int, accuracy: float, attacked: float):
     }  # fmt: skip
 
 
-SUMMARY = report.summarise(
+SUMMARY = report.summarize(
     [_record("cross_entropy", s, 0.9 + s / 100, 0.0) for s in range(2)]
     + [_record("adversarial", s, 0.8 + s / 100, 0.5) for s in range(2)]
 )
@@ -49,7 +49,7 @@ def test_the_title_names_the_strengths_of_made_corruptions_or_the_files() -> Non
         records = [_record(f"method {i}", 0, 0.9, 0.0) for i, _ in enumerate(sources)]
         for record, source in zip(records, sources, strict=True):
             record["robustness"]["corruptions"]["source"] = source
-        summary = report.summarise(records)
+        summary = report.summarize(records)
         return report.robustness_table(summary).title
 
     made, files = (
@@ -82,8 +82,12 @@ def test_operations_have_a_line_each_in_a_panel_per_method() -> None:
 @pytest.mark.parametrize(("shape", "panels"), [((4,), 1), ((7, 3), 7)])
 def test_label_tables_begin_at_one(shape, panels) -> None:
     tables = np.random.default_rng(0).uniform(0.5, 1, (3, *shape))
-    rows = [{"epoch": e + 1, "method/label_confidence": t.tolist()} for e, t in enumerate(tables)]
-    figure = report.plot_labels([{"epoch": 0.5}, *rows], [f"op {i}" for i in range(panels)])
+    names = {"method/bucket_names": [f"op {i}" for i in range(panels)]}
+    rows = [
+        {"epoch": e + 1, "method/label_confidence": t.tolist(), **names}
+        for e, t in enumerate(tables)
+    ]
+    figure = report.plot_labels([{"epoch": 0.5}, *rows])
     shown = [axes for axes in figure.axes if axes.get_visible()]
     assert len(shown) == panels
     last = tables.reshape(3, panels, -1)[:, -1]

@@ -47,7 +47,7 @@ def test_sets_stand_side_by_side() -> None:
             dict(record["splits"]["test"][0], metrics={"accuracy": 0.7, "ece_10": 2 * error})
         ]
         records.append(record | {"splits": record["splits"] | {"mnli": outside}})
-    text = report.summary_markdown(report.summarise(records))
+    text = report.summary_markdown(report.summarize(records))
     title = "Accuracy, F1 and ECE by set"
     meaning, table = text.split(f"## {title}\n\n")[1].split("\n\n", 1)
     assert meaning.startswith("F1: macro; in brackets, weighted")
@@ -60,14 +60,14 @@ def test_sets_stand_side_by_side() -> None:
         ["ce", "90.00", "20.00", "10.00", "70.00", "40.00"],
         ["ours", "90.00", "**10.00**", "**5.00**", "70.00", "**20.00**"],
     ]
-    summary = report.summarise([_record("ce", 0, {"ece_10": 0.1})])
+    summary = report.summarize([_record("ce", 0, {"ece_10": 0.1})])
     assert title not in report.summary_markdown(summary)
     assert title in report.summary_markdown(summary, texts=True)
 
 
 def test_mean_std_and_number_over_seeds() -> None:
     values, temperatures = [0.1, 0.4, 0.7], [1.0, 1.5, 3.5]
-    summary = report.summarise(
+    summary = report.summarize(
         [
             _record("ce", i, {"ece": v}, {"ece": v / 2}, t)
             for i, (v, t) in enumerate(zip(values, temperatures, strict=True))
@@ -88,7 +88,7 @@ def test_mean_std_and_number_over_seeds() -> None:
 
 
 def test_one_seed_has_no_std() -> None:
-    summary = report.summarise([_record("ce", 0, {"ece": 0.12})])
+    summary = report.summarize([_record("ce", 0, {"ece": 0.12})])
     assert summary["splits"]["test"]["ce"]["uncalibrated"]["metrics"]["ece"]["std"] is None
     assert _column(report.summary_markdown(summary), "ECE equal width %") == ["12.00"]
     assert "1 seed\n" in report.comparison_text(summary)
@@ -96,27 +96,27 @@ def test_one_seed_has_no_std() -> None:
 
 def test_metric_of_some_runs_counts_those() -> None:
     records = [_record("ce", 0, {"ece": 0.1, "auroc": 0.9}), _record("ce", 1, {"ece": 0.3})]
-    found = report.summarise(records)["splits"]["test"]["ce"]["uncalibrated"]["metrics"]
+    found = report.summarize(records)["splits"]["test"]["ce"]["uncalibrated"]["metrics"]
     assert (found["ece"]["n"], found["auroc"]["n"]) == (2, 1)
 
 
 def test_same_run_twice_is_refused() -> None:
     records = [_record("ce", 4, {"ece": 0.1})] * 2
     with pytest.raises(ValueError, match="ce with seed 4 is there twice, expected once"):
-        report.summarise(records)
+        report.summarize(records)
 
 
 def test_best_is_bold_and_what_is_within_its_std_is_marked() -> None:
     eces = {"best": (0.02, 0.04), "near": (0.035, 0.045), "far": (0.049, 0.051)}
     records = [_record(m, i, {"ece": e}) for m, pair in eces.items() for i, e in enumerate(pair)]
-    cells = _column(report.summary_markdown(report.summarise(records)), "ECE equal width %")
+    cells = _column(report.summary_markdown(report.summarize(records)), "ECE equal width %")
     # Best 3.00 with a std of 1.41: 4.00 is within it, 5.00 is not.
     assert cells == ["**3.00±1.41**", "4.00±0.71†", "5.00±0.14"]
 
 
 def test_more_accuracy_is_less_error_and_better() -> None:
     records = [_record("a", 0, {"accuracy": 0.9}), _record("b", 0, {"accuracy": 0.8})]
-    markdown = report.summary_markdown(report.summarise(records))
+    markdown = report.summary_markdown(report.summarize(records))
     assert _column(markdown, "error %") == ["**10.00**", "20.00"]
     header, _, row = _rows(markdown, "test: uncalibrated")
     assert dict(zip(header, row, strict=True)) == {
@@ -126,14 +126,14 @@ def test_more_accuracy_is_less_error_and_better() -> None:
 
 def test_numbers_that_look_equal_are_not_ranked() -> None:
     records = [_record("a", 0, {"ece": 0.10001}), _record("b", 0, {"ece": 0.10002})]
-    markdown = report.summary_markdown(report.summarise(records))
+    markdown = report.summary_markdown(report.summarize(records))
     assert _column(markdown, "ECE equal width %") == ["10.00", "10.00"]
 
 
 def test_temperature_stands_beside_the_eces_after_it() -> None:
     before = {"accuracy": 0.9, "nll": 0.5, "ece": 0.1, "smooth_ece": 0.1}
     after = {"accuracy": 0.9, "nll": 0.4, "ece": 0.02, "smooth_ece": 0.03}
-    summary = report.summarise(
+    summary = report.summarize(
         [_record("ce", i, before, after, t) for i, t in enumerate((1.5, 2.0))]
     )
     markdown = report.summary_markdown(summary)
@@ -151,7 +151,7 @@ def test_every_calibrator_has_its_table_with_metrics_of_any_name() -> None:
         _record("a", 0, {"ece": 0.1, "auroc_svhn": 0.5}, {"ece": 0.05}),
         _record("b", 0, {"ece": 0.2}),
     ]
-    markdown = report.summary_markdown(report.summarise(records))
+    markdown = report.summary_markdown(report.summarize(records))
     assert _rows(markdown, "test: uncalibrated")[2:] == [
         ["ECE-15 equal width %", "**10.00**", "20.00"], ["auroc_svhn", "0.5000", "–"],
     ]  # fmt: skip
@@ -168,7 +168,7 @@ def test_text_fits_a_terminal_of_100_columns(name: str) -> None:
         for i in range(9)
         for seed in range(3)
     ]
-    lines = report.comparison_text(report.summarise(records)).splitlines()
+    lines = report.comparison_text(report.summarize(records)).splitlines()
     assert max(map(len, lines)) <= 100
     assert lines[0] == "test, 3 seeds"
     table = lines[1:11]
@@ -185,7 +185,7 @@ def test_text_of_texts_has_f1_in_the_place_of_nll() -> None:
         for i in range(3)
         for seed in range(2)
     ]
-    lines = report.comparison_text(report.summarise(records), texts=True).splitlines()
+    lines = report.comparison_text(report.summarize(records), texts=True).splitlines()
     assert max(map(len, lines)) <= 100
     assert re.match(r"method +error % +F1 macro % +ECE width % +\+T +ECE mass % +\+T +T$", lines[1])
     means = [np.mean([_f1(r) for r in records[i : i + 2]]) for i in (0, 2, 4)]
@@ -206,7 +206,7 @@ def test_text_marks_the_best_and_gives_the_temperature() -> None:
         _record("b", 0, {"accuracy": 0.8, "ece": 0.05}, {"ece": 0.04}, 2.0),
         _record("b", 1, {"accuracy": 0.8, "ece": 0.05}, {"ece": 0.04}, 2.0),
     ]
-    lines = report.comparison_text(report.summarise(records)).splitlines()
+    lines = report.comparison_text(report.summarize(records)).splitlines()
     assert lines[0] == "test, 1 to 2 seeds"
     assert lines[2].split() == ["a", "10.00*", "10.00", "3.00*", "1.25"]
     assert lines[3].split() == ["b", "20.00±0.00", "5.00±0.00*", "4.00±0.00", "2.00"]
@@ -220,7 +220,7 @@ def test_first_temperature_scaling_is_shown_and_named() -> None:
             _after("temperature_ece_mass", {"ece": ece}, 1.3),
             _after("temperature", {"ece": 0.9}, 9.0),
         ]
-    summary = report.summarise(records)
+    summary = report.summarize(records)
     markdown = report.summary_markdown(summary)
     assert _column(markdown, "ECE equal width % +T") == ["**3.00** (1.30)", "5.00 (1.30)"]
     legend = markdown.split("\n\n")[1]
@@ -232,7 +232,7 @@ def test_first_temperature_scaling_is_shown_and_named() -> None:
 
 
 def test_nothing_is_said_of_a_temperature_that_is_not_there() -> None:
-    summary = report.summarise([_record("a", 0, {"ece": 0.1})])
+    summary = report.summarize([_record("a", 0, {"ece": 0.1})])
     assert "+T" not in report.summary_markdown(summary) + report.comparison_text(summary)
 
 
@@ -245,7 +245,7 @@ def test_rows_of_the_papers_tables() -> None:
     ]
     for record in records:
         record["splits"]["fog_5"] = record["splits"]["test"]
-    summary = report.summarise(records)
+    summary = report.summarize(records)
     markdown = report.summary_markdown(summary, data="cifar10", model="resnet50")
     assert _rows(markdown, "test: ECE equal mass %: before / after T (T)") == [
         ["data set", "model", "ce", "adafocal"],
@@ -258,7 +258,7 @@ def test_rows_of_the_papers_tables() -> None:
     ]  # fmt: skip
     assert _rows(markdown, "fog_5: error %")[2][:2] == ["cifar10 fog_5", "resnet50"]
     # Without temperature scaling there is nothing to stand behind the stroke.
-    plain = report.summary_markdown(report.summarise([_record("ce", 0, {"ece_mass": 0.1})]))
+    plain = report.summary_markdown(report.summarize([_record("ce", 0, {"ece_mass": 0.1})]))
     assert _rows(plain, "test: ECE equal mass %")[2] == ["", "", "10.00"]
     assert "error %" not in plain
 
@@ -275,7 +275,7 @@ def test_detection_is_averaged_and_more_auroc_is_better() -> None:
         for m, runs in {"ce": ((0.8, 0.6), (0.9, 0.4)), "brier": ((0.7, 0.3), (0.7, 0.3))}.items()
         for i, (auroc, fpr) in enumerate(runs)
     ]
-    summary = report.summarise(records)
+    summary = report.summarize(records)
     found = summary["out_of_distribution"]["svhn"]["ce"]["entropy"]["before"]
     assert found["auroc"] == {
         "mean": pytest.approx(0.85), "std": pytest.approx(np.std([0.8, 0.9], ddof=1)), "n": 2,

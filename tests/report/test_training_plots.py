@@ -303,7 +303,7 @@ def test_dynamics_have_the_medians_of_both_panels() -> None:
     assert _drawn(figure).std() > 10
 
 
-def test_roc_has_a_colour_per_method_solid_before_and_dashed_after() -> None:
+def test_roc_has_a_color_per_method_solid_before_and_dashed_after() -> None:
     rng = np.random.default_rng(0)
     outside = np.arange(300) >= 200
     before = (rng.normal(size=300) + outside, outside)

@@ -13,9 +13,10 @@ import pytest
 from experiment.small import assert_same
 
 from calib_jax import train
-from calib_jax.train import _checkpoints, _mesh, _step
+from calib_jax.train import _checkpoints, _distributed
+from calib_jax.train._state import zero_metrics
 
-EVERYWHERE = _mesh.replicated(_mesh.make_mesh())
+REPLICATED = _distributed.replicated(_distributed.make_mesh())
 
 
 def _make(step: jax.Array) -> train.TrainState:
@@ -24,22 +25,22 @@ def _make(step: jax.Array) -> train.TrainState:
     return train.TrainState(
         step=jnp.asarray(step, jnp.int32),
         params={"layer": {"kernel": noise + step, "bias": jnp.full(3, step, jnp.bfloat16)}},
-        network={},
-        optimizer=((), {"count": jnp.uint32(step)}),
-        method=(jnp.arange(15.0) * step,),
-        sums=jax.tree.map(jnp.asarray, _step.no_sums()),
+        model_state={},
+        opt_state=((), {"count": jnp.uint32(step)}),
+        method_state=(jnp.arange(15.0) * step,),
+        metrics=jax.tree.map(jnp.asarray, zero_metrics()),
     )
 
 
-_state: Callable[[int], train.TrainState] = jax.jit(_make, out_shardings=EVERYWHERE)
+_state: Callable[[int], train.TrainState] = jax.jit(_make, out_shardings=REPLICATED)
 LIKE = jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=EVERYWHERE), _state(0)
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=REPLICATED), _state(0)
 )
 
 
 def _open(folder: pathlib.Path, said: list[str] | None = None, **options) -> train.Checkpoints:
     return train.Checkpoints(
-        folder, best="val/nll", say=print if said is None else said.append, **options
+        folder, best="val/nll", log=print if said is None else said.append, **options
     )
 
 
@@ -63,7 +64,7 @@ def test_a_state_comes_back_as_it_was(two: pathlib.Path) -> None:
         assert checkpoints.latest() == 2
     assert jax.tree.structure(restored) == jax.tree.structure(_state(2))
     assert_same(restored, _state(2))
-    assert all(leaf.sharding == EVERYWHERE for leaf in jax.tree.leaves(restored))
+    assert all(leaf.sharding == REPLICATED for leaf in jax.tree.leaves(restored))
 
 
 def test_nothing_there_is_nothing(tmp_path: pathlib.Path) -> None:
@@ -83,11 +84,11 @@ def test_training_goes_on_in_the_buffers_that_are_being_saved(tmp_path: pathlib.
         return state._replace(
             step=state.step + 1,
             params=state.params + 1,
-            optimizer=((), {"count": state.optimizer[1]["count"] + 1}),
+            opt_state=((), {"count": state.opt_state[1]["count"] + 1}),
         )
 
-    make = jax.jit(make, out_shardings=EVERYWHERE)
-    advance = jax.jit(advance, out_shardings=EVERYWHERE, donate_argnums=0)
+    make = jax.jit(make, out_shardings=REPLICATED)
+    advance = jax.jit(advance, out_shardings=REPLICATED, donate_argnums=0)
     state, saved = make(0), [1, 4, 7, 10]
     with _open(tmp_path, newest=len(saved)) as checkpoints:
         for step in range(1, 12):
@@ -96,11 +97,11 @@ def test_training_goes_on_in_the_buffers_that_are_being_saved(tmp_path: pathlib.
                 checkpoints.save(step, state)
         checkpoints.wait()
         like = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=EVERYWHERE), state
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=REPLICATED), state
         )
         for step in reversed(saved):
             restored = checkpoints.restore(like)
-            assert int(restored.step) == int(restored.optimizer[1]["count"]) == step
+            assert int(restored.step) == int(restored.opt_state[1]["count"]) == step
             np.testing.assert_array_equal(restored.params, make(step).params)
             shutil.rmtree(tmp_path / str(step))
             checkpoints._manager.reload()
@@ -228,7 +229,7 @@ def test_what_another_process_cannot_read_nobody_does(
 ) -> None:
     shutil.copytree(two, tmp_path / "x")
     agreed = mock.Mock(side_effect=[(passing, True), (False, False)])
-    monkeypatch.setattr(_checkpoints, "together", agreed)
+    monkeypatch.setattr(_checkpoints, "any_process", agreed)
     # Its parts would be waited for.
     compared = mock.Mock(wraps=_checkpoints._fingerprint)
     monkeypatch.setattr(_checkpoints, "_fingerprint", compared)
@@ -260,7 +261,7 @@ def test_a_changed_byte_is_noticed(two: pathlib.Path, tmp_path: pathlib.Path) ->
 def test_values_of_another_state_are_noticed(tmp_path: pathlib.Path) -> None:
     saved = {}
     for value in (0.0, 1.0):
-        saved[value] = _state(1)._replace(network={"scale": jnp.full(64, value)})
+        saved[value] = _state(1)._replace(model_state={"scale": jnp.full(64, value)})
         with _open(tmp_path / str(value)) as checkpoints:
             checkpoints.save(1, saved[value])
     for path in (tmp_path / "0.0" / "1").iterdir():
@@ -270,7 +271,7 @@ def test_values_of_another_state_are_noticed(tmp_path: pathlib.Path) -> None:
             shutil.rmtree(tmp_path / "1.0" / "1" / path.name)
             shutil.copytree(path, tmp_path / "1.0" / "1" / path.name)
     like = LIKE._replace(
-        network={"scale": jax.ShapeDtypeStruct((64,), jnp.float32, sharding=EVERYWHERE)}
+        model_state={"scale": jax.ShapeDtypeStruct((64,), jnp.float32, sharding=REPLICATED)}
     )
     with _open(tmp_path / "1.0") as checkpoints:
         assert checkpoints.restore(like) is None
@@ -345,7 +346,9 @@ def test_a_good_checkpoint_of_something_else_is_not_thrown_away(
 ) -> None:
     folder = tmp_path / "x"
     shutil.copytree(two, folder)
-    other = LIKE._replace(method=(jax.ShapeDtypeStruct((7,), jnp.float32, sharding=EVERYWHERE),))
+    other = LIKE._replace(
+        method_state=(jax.ShapeDtypeStruct((7,), jnp.float32, sharding=REPLICATED),)
+    )
 
     def read() -> None:
         with _open(folder) as checkpoints, contextlib.suppress(ValueError):

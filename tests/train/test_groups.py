@@ -34,7 +34,7 @@ def test_two_groups_of_a_third_of_the_data() -> None:
     method = methods.create("ea_mixup")
     groups = method.groups(methods.Info(small.NUM_TRAIN, 3, with_map))
     assert [len(group) for group in groups] == [7, 7]
-    feed = train.Feed(
+    feed = train.Loader(
         small.images(small.NUM_TRAIN, 0), 4, small.shared_trainer().mesh,
         groups=lambda seed: groups, batch_split=method.batch_split,
     )  # fmt: skip
@@ -68,9 +68,9 @@ def test_the_seed_reaches_the_groups_and_the_state(tmp_path: pathlib.Path) -> No
         init=lambda info: method.init(info)._replace(stored=jnp.asarray(info.seed))
     )
     made = small.trainer(remembering, epochs=1)
-    assert [int(made.init(seed).method.stored) for seed in (0, 5, 0)] == [0, 5, 0]
+    assert [int(made.init(seed).method_state.stored) for seed in (0, 5, 0)] == [0, 5, 0]
     together = small.fit_seeds(made, tmp_path / "together", [0, 5])
-    assert [int(state.method.stored) for state in together] == [0, 5]
+    assert [int(state.method_state.stored) for state in together] == [0, 5]
     alone = small.fit_seeds(made, tmp_path / "alone", [5])[0]
     for a, b in zip(jax.tree.leaves(together[1]), jax.tree.leaves(alone), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
@@ -96,10 +96,10 @@ def test_what_must_be_handed_over_is_said(method: str, missing: str, origin: str
 def test_what_the_message_says_works(tmp_path: pathlib.Path) -> None:
     recording = _trainer(methods.recorded(methods.create("cross_entropy")), {})
     state = small.fit(recording, tmp_path / "recorded")
-    guided = _trainer(methods.create("aum_mixup"), methods.records(state.method))
+    guided = _trainer(methods.create("aum_mixup"), methods.records(state.method_state))
     trained = small.fit(guided, tmp_path / "guided")
     assert int(trained.step) == 6
-    logits = recording.predict(state, recording.feed(recording.train.dataset))
+    logits = recording.predict(state, recording.loader(recording.train.dataset))
     handed = {"teacher_logits": np.asarray(logits), "teacher_temperature": np.float32(1)}
     assert int(small.fit(_trainer(methods.create("csd"), handed), tmp_path / "csd").step) == 6
 

@@ -22,19 +22,19 @@ def test_rows_come_back_as_they_were_given(tmp_path: pathlib.Path) -> None:
 def test_a_run_that_has_not_begun_has_no_rows(tmp_path: pathlib.Path) -> None:
     log = train.Log(tmp_path / "metrics.jsonl")
     assert log.rows() == []
-    log.cut(0)
+    log.truncate(0)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_cut_drops_what_comes_after(tmp_path: pathlib.Path) -> None:
     log = _log(tmp_path)
-    log.cut(12)
+    log.truncate(12)
     assert log.rows() == ROWS[:2]
-    log.cut(10)
+    log.truncate(10)
     assert log.rows() == ROWS[:2]
     log.append(ROWS[2])
     assert log.rows() == ROWS
-    log.cut(0)
+    log.truncate(0)
     assert log.rows() == []
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
 
@@ -45,6 +45,6 @@ def test_half_a_line_is_no_line_and_nothing_is_appended_to_it(tmp_path: pathlib.
     for length in range(1, len(whole.splitlines()[-1]) + 1):
         log.path.write_text(whole[:-length])
         assert log.rows() == ROWS[:2]
-        log.cut(100)
+        log.truncate(100)
         log.append(ROWS[2])
         assert log.path.read_text() == whole

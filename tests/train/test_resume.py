@@ -135,7 +135,7 @@ def test_batch_statistics_and_noise_go_on_too(tmp_path: pathlib.Path) -> None:
     options = {"stages": (1,), "widths": (4,), "stem_width": 4}
     trainer = small.trainer("adafocal", "resnet20", options, augment=augment, epochs=2, width=8)
     state = small.fit(trainer, tmp_path / "whole")
-    assert state.network["batch_stats"]
+    assert state.model_state["batch_stats"]
     for calls in (2, 6, 9):
         with pytest.raises(train.Stopped):
             small.fit(trainer, tmp_path / str(calls), calls=calls, save_seconds=0)
@@ -157,7 +157,7 @@ def test_lines_say_what_is_true(
     assert [row["epoch"] for row in rows] == [row["step"] / small.STEPS for row in rows]
     last = rows[-1]
     assert last["step"] == TOTAL
-    assert last["method/gamma"] == np.asarray(state.method.gamma).tolist()
+    assert last["method/gamma"] == np.asarray(state.method_state.gamma).tolist()
     logits = np.asarray(trainer.predict(state, trainer.val), np.float64)
     labels = trainer.val.dataset.labels
     assert last["val/accuracy"] == pytest.approx(np.mean(logits.argmax(1) == labels))

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from calib_jax import methods, train
-from calib_jax.train import _step
+from calib_jax.train import _state
 
 N, D, K = 12, 5, 3
 
@@ -44,7 +44,7 @@ def _start(module, method, optimizer):
     network = train.Network(module)
     params, collections = network.init(jax.random.key(0), _batch().inputs)
     info = methods.Info(N, K)
-    return network, _step.init_state(method, optimizer, info, params, collections)
+    return network, _state.init_state(method, optimizer, info, params, collections)
 
 
 def _run(module=None, method="cross_entropy", batches=None, lr=0.5, **options):
@@ -76,9 +76,9 @@ def test_step_is_gradient_descent_on_the_mean_cross_entropy() -> None:
     np.testing.assert_allclose(state.params["out"]["kernel"], w, rtol=1e-5)
     np.testing.assert_allclose(state.params["out"]["bias"], b, rtol=1e-5, atol=1e-7)
     assert int(state.step) == 3
-    assert float(state.sums.loss) == pytest.approx(total, rel=1e-5)
-    assert (float(state.sums.correct), float(state.sums.weight)) == (correct, 3 * N)
-    assert int(state.sums.failed) == -1
+    assert float(state.metrics.loss) == pytest.approx(total, rel=1e-5)
+    assert (float(state.metrics.correct), float(state.metrics.weight)) == (correct, 3 * N)
+    assert int(state.metrics.failed) == -1
 
 
 @pytest.mark.parametrize("method", methods.OBJECTIVES)
@@ -115,7 +115,7 @@ def test_accumulation_keeps_rows_in_their_places() -> None:
 
     method = methods.Method(lambda info: jnp.zeros((2, N), jnp.int32), loss, after_step)
     for accumulate in (1, 4):
-        seen.append(np.asarray(_run(method=method, accumulate=accumulate).method))
+        seen.append(np.asarray(_run(method=method, accumulate=accumulate).method_state))
     np.testing.assert_array_equal(seen[0], seen[1])
     np.testing.assert_array_equal(seen[0][1], np.arange(N))
 
@@ -126,13 +126,13 @@ def test_sum_loss_is_the_batch_times_the_mean() -> None:
         mean.params["out"]["kernel"], summed.params["out"]["kernel"], rtol=1e-6
     )
     # What is logged is the mean either way.
-    assert float(mean.sums.loss) == pytest.approx(float(summed.sums.loss), rel=1e-6)
+    assert float(mean.metrics.loss) == pytest.approx(float(summed.metrics.loss), rel=1e-6)
 
 
 def test_batch_statistics_move_on_and_noise_differs_by_step() -> None:
     state = _run(Linear(statistics=True), batches=[_batch()])
     x = np.asarray(_batch().inputs["image"])
-    mean = state.network["batch_stats"]["BatchNorm_0"]["mean"]
+    mean = state.model_state["batch_stats"]["BatchNorm_0"]["mean"]
     np.testing.assert_allclose(mean, 0.1 * x.mean(0), rtol=1e-4, atol=1e-6)
 
     method, optimizer = methods.create("cross_entropy"), optax.sgd(0.0)
@@ -140,13 +140,15 @@ def test_batch_statistics_move_on_and_noise_differs_by_step() -> None:
     step = jax.jit(train.make_train_step(network, method, optimizer))
     values = []
     for _ in range(3):
-        state = step(state._replace(sums=_step.no_sums()), _batch(), jax.random.key(1))
-        values.append(float(state.sums.loss))
+        state = step(state._replace(metrics=_state.zero_metrics()), _batch(), jax.random.key(1))
+        values.append(float(state.metrics.loss))
     assert len(set(values)) == 3
     again = step(
-        state._replace(step=jnp.int32(0), sums=_step.no_sums()), _batch(), jax.random.key(1)
+        state._replace(step=jnp.int32(0), metrics=_state.zero_metrics()),
+        _batch(),
+        jax.random.key(1),
     )
-    assert float(again.sums.loss) == values[0]
+    assert float(again.metrics.loss) == values[0]
 
 
 def test_augmentation_has_its_own_noise_each_step() -> None:
@@ -164,8 +166,8 @@ def test_first_failure_is_kept_with_what_failed() -> None:
     bad = _batch(1)
     bad = bad._replace(inputs={"image": bad.inputs["image"].at[0, 0].set(jnp.nan)})
     state = _run(batches=[_batch(), bad, bad])
-    assert int(state.sums.failed) == 1
-    assert bool(state.sums.loss_failed)
+    assert int(state.metrics.failed) == 1
+    assert bool(state.metrics.loss_failed)
 
     def loss(apply, params, state, batch, key):
         # Finite, with a slope that is not.
@@ -173,8 +175,8 @@ def test_first_failure_is_kept_with_what_failed() -> None:
         return jnp.sum(jnp.sqrt(0.0 * logits)), methods.Aux(logits, network)
 
     state = _run(method=methods.Method(lambda info: (), loss))
-    assert int(state.sums.failed) == 0
-    assert not bool(state.sums.loss_failed)
+    assert int(state.metrics.failed) == 0
+    assert not bool(state.metrics.loss_failed)
 
 
 def test_network_cuts_agree_with_the_whole() -> None:

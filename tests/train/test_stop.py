@@ -71,7 +71,7 @@ def test_what_was_not_finite_and_when(
         assert found[1] == f"last good checkpoint: step {last}"
     else:
         assert found[1] == "no checkpoint yet"
-    _assert_finite([(state.params, state.optimizer) for state in saved])
+    _assert_finite([(state.params, state.opt_state) for state in saved])
     assert all(math.isfinite(row["train/loss"]) for row in small.rows(tmp_path))
 
 

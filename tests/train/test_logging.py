@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from calib_jax.train import _progress
+from calib_jax.train import _logging
 
 
 class Terminal(io.StringIO):
@@ -17,14 +17,14 @@ class Terminal(io.StringIO):
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, to be set by hand."""
     now = [100.0]
-    monkeypatch.setattr(_progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(_logging.time, "monotonic", lambda: now[0])
     return now
 
 
 def test_lines_come_now_and_then_where_there_is_no_terminal(
     clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    progress = _progress.Progress("adafocal, seed 3", total=100, start=0, batch_size=8)
+    progress = _logging.Progress("adafocal, seed 3", total=100, start=0, batch_size=8)
     clock[0] += 5
     progress.update(10, loss=2.0)
     assert capsys.readouterr().err == ""
@@ -48,7 +48,7 @@ def test_lines_come_now_and_then_where_there_is_no_terminal(
 def test_a_resumed_run_counts_only_its_own_steps(
     clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    progress = _progress.Progress("x", total=100, start=80, batch_size=10)
+    progress = _logging.Progress("x", total=100, start=80, batch_size=10)
     clock[0] += 10
     progress.update(90)
     assert progress.rate() == 10
@@ -57,12 +57,11 @@ def test_a_resumed_run_counts_only_its_own_steps(
 
 def test_a_terminal_gets_a_bar_and_lines_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
-    monkeypatch.setattr(_progress.sys, "stderr", terminal)
-    progress = _progress.Progress("adafocal", total=10, start=4, batch_size=8)
-    progress.say("compiling")
-    time.sleep(0.15)  # the bar is drawn ten times a second at most
-    progress.update(10, loss=0.5)
-    progress.close()
+    monkeypatch.setattr(_logging.sys, "stderr", terminal)
+    with _logging.Progress("adafocal", total=10, start=4, batch_size=8) as progress:
+        progress.log("compiling")
+        time.sleep(0.15)  # the bar is drawn ten times a second at most
+        progress.update(10, loss=0.5)
     shown = terminal.getvalue()
     assert "adafocal: compiling\n" in shown
     assert "40%" in shown  # where it went on from

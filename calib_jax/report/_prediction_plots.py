@@ -1,4 +1,4 @@
-"""Pictures: reliability diagrams, risk-coverage curves and ROC curves."""
+"""Plots of predictions: reliability diagrams, risk-coverage curves and ROC curves."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,23 +8,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from calib_jax import metrics
+from calib_jax.report._style import COLORS, LINE_STYLES
 
-# Okabe and Ito's colours, which the colour-blind tell apart too, without the yellow.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _BAR, _GAP, _CURVE = "#92b5d8", "#d65f5f", "#222222"
 
 
 def plot_reliability(
     panels: Sequence[tuple[str, np.ndarray, np.ndarray]], *, num_bins: int = 15
 ) -> Figure:
-    """Reliability diagrams side by side, one per set of predictions.
+    """Plot reliability diagrams side by side, one per set of predictions.
 
-    Above: accuracy per confidence bin, what is missing or surplus against the diagonal, and the
-    smoothed curve with a 95 % bootstrap band. Below: where the confidences are.
+    Above: accuracy per confidence bin, its gap to the diagonal, and the smoothed curve with a 95 %
+    bootstrap band. Below: the distribution of the confidences.
 
     Args:
-      panels: for each its title, confidence `[n]` and correct `[n]`.
-      num_bins: bins of equal width.
+      panels: Title, confidence `[n]` and correctness `[n]` of each set.
+      num_bins: Number of bins of equal width.
 
     Returns:
       The figure.
@@ -58,10 +57,10 @@ def plot_reliability(
 
 
 def plot_risk_coverage(panels: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> Figure:
-    """Error rate among the most confident examples against how many are kept.
+    """Plot the error rate among the most confident examples against how many are kept.
 
     Args:
-      panels: for each its name, confidence `[n]` and correct `[n]`.
+      panels: Name, confidence `[n]` and correctness `[n]` of each set of predictions.
 
     Returns:
       The figure.
@@ -71,7 +70,7 @@ def plot_risk_coverage(panels: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> 
     for i, (name, confidence, correct) in enumerate(panels):
         coverage, risk = map(np.asarray, metrics.risk_coverage(confidence, correct))
         area = float(metrics.aurc(confidence, correct))
-        style = ("-", "--", "-.", ":")[i % 4]
+        style = LINE_STYLES[i % 4]
         axes.plot(coverage, 100 * risk, style, lw=1.6, label=f"{name}  AURC {100 * area:.2f} %")
     n = len(correct)
     error = 1 - float(np.mean(correct))
@@ -87,11 +86,11 @@ def plot_risk_coverage(panels: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> 
 
 
 def plot_roc(methods: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> Figure:
-    """ROC curves of telling two sets apart, a colour per method.
+    """Plot ROC curves of telling two sets apart, with a color per method.
 
     Args:
-      methods: for each its scores `[n]` and positives `[n]` before temperature scaling (solid) and,
-        if there is one, after it (dashed).
+      methods: Scores `[n]` and positives `[n]` of each method before temperature scaling (solid) and,
+        if there is any, after it (dashed).
 
     Returns:
       The figure.
@@ -104,7 +103,7 @@ def plot_roc(methods: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> 
         label = f"{name}  AUROC {', +T '.join(areas)}"
         for pair, style in zip(pairs, ("-", (0, (4, 2))), strict=False):
             false, true = map(np.asarray, metrics.roc_curve(*pair))
-            axes.plot(false, true, ls=style, lw=1.5, color=COLOURS[i % len(COLOURS)], label=label)
+            axes.plot(false, true, ls=style, lw=1.5, color=COLORS[i % len(COLORS)], label=label)
             label = "_"  # one entry per method
     axes.set(xlabel="false positive rate", ylabel="true positive rate", xlim=(0, 1), ylim=(0, 1))
     axes.set_aspect("equal")
@@ -128,16 +127,17 @@ _POINTS = np.linspace(0, 4095, 200).astype(int)
 
 
 def _smooth_curve(axes: Axes, confidence: np.ndarray, correct: np.ndarray) -> None:
-    # The bandwidth that measures best follows every example where there are few: too nervous to
-    # look at.
+    # The bandwidth of the metric follows single examples where there are few: too noisy for a plot.
     sigma = max(float(metrics.smooth_curve(confidence, correct).bandwidth), 0.04)
     curve = metrics.smooth_curve(confidence, correct, bandwidth=sigma)
     key = jax.random.key(0)
     band = metrics.bootstrap(_smoothed, confidence, correct, sigma, key=key, num_samples=200)
     x, density = np.asarray(curve.confidence)[_POINTS], np.asarray(curve.density)[_POINTS]
-    # Fewer than five examples under the kernel: its tail, not the data's word.
-    seen = density * len(correct) * sigma * np.sqrt(2 * np.pi) > 5
-    low, middle, high = (np.where(seen, y, np.nan) for y in (band.low, band.estimate, band.high))
+    # Where there are fewer than five examples under the kernel, the curve is that of its tail.
+    is_supported = density * len(correct) * sigma * np.sqrt(2 * np.pi) > 5
+    low, middle, high = (
+        np.where(is_supported, y, np.nan) for y in (band.low, band.estimate, band.high)
+    )
     axes.fill_between(x, low, high, color=_CURVE, alpha=0.18, lw=0)
     axes.plot(x, middle, color=_CURVE, lw=1.4, label="smoothed")
 

@@ -1,4 +1,4 @@
-"""Matrices of label against prediction, drawn."""
+"""Plots of matrices of label against prediction."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-MOST_CLASSES = 20  # a larger matrix cannot be read
+MAX_CLASSES = 20  # a larger matrix cannot be read
 
 
 def confusion_counts(predicted: np.ndarray, labels: np.ndarray, num_classes: int) -> np.ndarray:
@@ -29,13 +29,13 @@ def draw_matrix(
     """Draw a matrix whose errors are colored by their values; right predictions stay grey.
 
     Args:
-      values: `[num_classes, num_classes]`.
-      texts: what stands in each cell, the same shape.
-      names: of the columns.
-      row_names: of the rows.
-      ylabel: what the rows are.
-      title: of the picture.
-      cell: side of a cell in inches.
+      values: Numbers `[num_classes, num_classes]`.
+      texts: Texts in the cells, of the same shape.
+      names: Names of the columns.
+      row_names: Names of the rows.
+      ylabel: Label of the rows.
+      title: Title of the picture.
+      cell: Side of a cell in inches.
     """
     k = len(names)
     right = np.eye(k, dtype=bool)

@@ -1,0 +1,111 @@
+"""Reading of what runs leave in a workdir."""
+
+import json
+import pathlib
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calib_jax.report._summary import Record
+
+Config = Mapping[str, Any]  # content of a config.json
+Row = Mapping[str, Any]  # line of a metrics.jsonl
+Rows = Sequence[Row]  # of one run
+
+
+class Run(NamedTuple):
+    """A finished run: the content of its `results.json`, and its folder."""
+
+    record: Record
+    folder: pathlib.Path
+
+
+def run_folders(workdir: pathlib.Path) -> list[pathlib.Path]:
+    """Return the folders of all runs, finished or not."""
+    return sorted(path for path in workdir.glob("*/seed_*") if path.is_dir())
+
+
+def read_runs(workdir: pathlib.Path) -> tuple[Config, list[Run]]:
+    """Read `config.json` and the finished runs, in the order of the config's `method.name`.
+
+    Methods of another command, which the config does not name, come after those; only cross entropy,
+    which the others are compared with, comes first.
+
+    Raises:
+      ValueError: no run is finished, or a file cannot be read.
+    """
+    folders = [folder for folder in run_folders(workdir) if (folder / "results.json").is_file()]
+    if not folders:
+        raise ValueError(
+            f"{workdir}: no finished run, expected <method>/seed_<n>/results.json; train first"
+        )
+    config = read_json(workdir / "config.json")
+    runs = [Run(read_json(folder / "results.json"), folder) for folder in folders]
+    order = [name.strip() for name in name_in(config, "method").split(",")]
+    if "cross_entropy" not in order:
+        order.insert(0, "cross_entropy")
+    order += sorted({run.record["method"] for run in runs} - set(order))
+    runs.sort(key=lambda run: (order.index(run.record["method"]), run.record["seed"]))
+    return config, runs
+
+
+def name_in(config: Config, section: str) -> str:
+    """Return the name in the section `data`, `model` or `method`; an empty text if there is none."""
+    return config.get("config", config).get(section, {}).get("name", "")
+
+
+def variants(config: Config) -> Mapping[str, Any]:
+    """Return the variants of methods by name, if the config has any."""
+    return config.get("config", config).get("method", {}).get("variants", {})
+
+
+def settings_text(variant: Mapping[str, Any], prefix: str = "") -> str:
+    """Return the settings of a variant in one line.
+
+    Args:
+      variant: Settings, nested as in a config; `of` names the method.
+      prefix: Path of the settings within the variant.
+
+    >>> settings_text({"of": "adafocal", "num_bins": 10, "train": {"epochs": 50}})
+    'adafocal, num_bins=10, train.epochs=50'
+    """
+    shown = [variant["of"]] if "of" in variant and not prefix else []
+    for key, value in variant.items():
+        if isinstance(value, Mapping):
+            shown.append(settings_text(value, f"{prefix}{key}."))
+        elif key != "of" or prefix:
+            shown.append(f"{prefix}{key}={value}")
+    return ", ".join(shown)
+
+
+def read_json(path: pathlib.Path) -> Any:
+    """Read a JSON file of a workdir."""
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; is this a workdir of calib_jax.main?")
+    return _parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def read_rows(path: pathlib.Path) -> list[Row]:
+    """Read the lines of a metrics.jsonl."""
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file, though the run has results; run it again")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [_parse(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1)]
+
+
+def read_logits(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
+    """Read logits `[n, num_classes]` and labels `[n]`."""
+    # Checked first because NumPy leaves a file that is no archive open.
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path}: expected an npz archive, this is none; run the method again")
+    with np.load(path, allow_pickle=False) as archive:
+        return archive["logits"], archive["labels"]
+
+
+def _parse(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{where}: not valid JSON ({error.msg}); remove or fix it") from None

@@ -1,0 +1,188 @@
+"""A data set as batches on the devices.
+
+A set that fits is replicated to all devices once, and a step is told which rows to take. The batches of a
+larger set are sent one by one, each process's rows to its own devices; so are those of texts, each cut to
+its length, so that sets of any size share the programs that were compiled for those lengths.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from calib_jax import data
+from calib_jax.data import BatchPlan, Dataset
+from calib_jax.methods import Batch
+from calib_jax.train import _distributed
+
+_TOKENS = ("input_ids", "mask", "token_type_ids")
+
+
+class Chunk(NamedTuple):
+    """The batches of a few steps, a pytree.
+
+    Attributes:
+      arrays: Inputs, `labels` and `position` of the rows to choose from.
+      rows: int32 `[steps, batch]`, or `None`: the arrays are one batch.
+      weights: float32 `[steps, batch]`.
+      num_steps: Number of those steps to take, int32.
+    """
+
+    arrays: Any
+    rows: Any
+    weights: Any
+    num_steps: Any
+
+
+class Loader:
+    """Batches of one data set.
+
+    Args:
+      dataset: Data set with inputs that are arrays of numbers, or that are streamed.
+      batch_size: Batch size over all devices.
+      mesh: Devices.
+      groups: Function `(seed) -> positions` of each group of the set that a training step draws from,
+        with the same sizes for every seed. By default one group of all examples.
+      batch_split: How a batch is divided between several groups; see `data.split_batch`.
+      epoch_of_first: Whether an epoch is a pass over the first group instead of the largest.
+      steps_per_call: Largest number of steps in a chunk; batches that are sent one by one have one.
+      resident_bytes: Size above which a set is not put on the devices.
+      workers: Number of processes that read a streaming set.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        batch_size: int,
+        mesh: Mesh,
+        *,
+        groups: Callable[[int], Sequence[np.ndarray]] = lambda seed: (),
+        batch_split: str = "each",
+        epoch_of_first: bool = False,
+        steps_per_call: int = 1,
+        resident_bytes: float = 4e9,
+        workers: int = 0,
+    ) -> None:
+        self.dataset, self.mesh, self.workers = dataset, mesh, workers
+        everything = (np.arange(len(dataset)),)
+        self._groups = lambda seed: groups(seed) or everything
+        self.groups = self._groups(0)
+        self.count = len(self.groups[0]) if epoch_of_first else 0
+        self.sizes = data.split_batch(batch_size, len(self.groups), batch_split)
+        self.batch_size = sum(self.sizes)
+        size = sum(array.nbytes for array in dataset.inputs.values())
+        self.lengths, self.buckets = _lengths(dataset)
+        fits = dataset.read is None and size <= resident_bytes
+        self.resident = fits and self.lengths is None
+        self.steps_per_call = steps_per_call if self.resident else 1
+        self._arrays: dict[str, Any] = {}
+        if self.resident:
+            columns = {
+                "labels": dataset.labels,
+                "position": np.arange(len(dataset), dtype=np.int32),
+            }
+            self._arrays = _distributed.replicate(dataset.inputs | columns, mesh)
+
+    @property
+    def steps(self) -> int:
+        """Number of training steps of an epoch."""
+        return data.epoch_counts([len(group) for group in self.groups], self.sizes, self.count)[0]
+
+    def shuffled(self, seed: int, epoch: int) -> BatchPlan:
+        """Return the plan of a training epoch."""
+        return data.shuffled(
+            self._groups(seed),
+            self.sizes,
+            seed=seed,
+            epoch=epoch,
+            lengths=self.lengths,
+            buckets=self.buckets,
+            count=self.count,
+        )
+
+    def in_order(self) -> BatchPlan:
+        """Return the plan of an evaluation: every example once."""
+        return data.in_order(
+            len(self.dataset), self.batch_size, lengths=self.lengths, buckets=self.buckets
+        )
+
+    def example(self) -> dict[str, Any]:
+        """Return inputs `[1, …]` of one example, for their shapes."""
+        if self.dataset.read is not None:
+            return {k: v[None] for k, v in self.dataset.read(0, None).items()}
+        return {k: v[:1] for k, v in self.dataset.inputs.items()}
+
+    def chunks(
+        self, plan: BatchPlan, start: int, stop: int, *, seed: int | None = None, epoch: int = 0
+    ) -> Iterator[Chunk]:
+        """Yield the plan's steps from `start` to before `stop`; a `seed` means training."""
+        if not self.resident:
+            yield from self._streamed(plan, start, stop, seed, epoch)
+            return
+        most = self.steps_per_call
+        for first in range(start, stop, most):
+            count = min(most, stop - first)
+            rows, weights = (x[first : first + count] for x in (plan.rows, plan.weights))
+            if count < most:  # one shape for all chunks, one program for all of them
+                rows, weights = (np.resize(x, (most, self.batch_size)) for x in (rows, weights))
+            yield Chunk(self._arrays, rows, weights, np.int32(count))
+
+    def _streamed(
+        self, plan: BatchPlan, start: int, stop: int, seed: int | None, epoch: int
+    ) -> Iterator[Chunk]:
+        dataset = self.dataset
+        sharding = _distributed.sharded(self.mesh)
+        # The rows of a batch that belong to this process's devices: on some machines not contiguous.
+        slices = sharding.addressable_devices_indices_map((self.batch_size,)).values()
+        columns = np.sort(np.concatenate([np.arange(self.batch_size)[index] for index in slices]))
+        local_rows = plan.rows[:, columns]
+        if dataset.read is None:
+            batches: Any = (
+                {k: v[rows] for k, v in dataset.inputs.items()} for rows in local_rows[start:stop]
+            )
+        else:
+            batches = data.stream(
+                dataset,
+                local_rows[:stop],
+                seed=seed,
+                epoch=epoch,
+                workers=self.workers,
+                start=start,
+            )
+        for step, inputs in enumerate(batches, start):
+            rows = local_rows[step]
+            if plan.lengths is not None:
+                length = plan.lengths[step]
+                inputs = {k: x[..., :length] if k in _TOKENS else x for k, x in inputs.items()}
+            arrays = _distributed.put(
+                inputs | {"labels": dataset.labels[rows], "position": rows},
+                sharding,
+                lambda x: (self.batch_size, *x.shape[1:]),
+            )
+            yield Chunk(arrays, None, plan.weights[step : step + 1], np.int32(1))
+
+
+def gather(chunk: Chunk, step: Any, mesh: Mesh | None) -> Batch:
+    """Return the batch of one step of a chunk, sharded over the mesh if one is given; inside jit."""
+    columns = dict(chunk.arrays)
+    if chunk.rows is not None:
+        columns = {key: array[chunk.rows[step]] for key, array in columns.items()}
+    columns["weights"] = chunk.weights[step]
+    if mesh is not None:
+        columns = jax.lax.with_sharding_constraint(columns, _distributed.sharded(mesh))
+    labels, position, weights = (columns.pop(key) for key in ("labels", "position", "weights"))
+    if "image" in columns and columns["image"].dtype == np.uint8:
+        columns["image"] = columns["image"].astype(np.float32) / 255
+    return Batch(columns, labels, position, weights)
+
+
+def _lengths(dataset: Dataset) -> tuple[np.ndarray | None, tuple[int, ...]]:
+    mask = dataset.inputs.get("mask")
+    if mask is None:
+        return None, ()
+    lengths = mask.sum(-1)
+    while lengths.ndim > 1:  # of several choices the longest counts
+        lengths = lengths.max(-1)
+    return lengths, data.make_buckets(lengths, mask.shape[-1])

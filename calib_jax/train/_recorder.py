@@ -1,0 +1,161 @@
+"""What is read, logged and saved of one seed while it trains.
+
+Metrics are fetched one call late, so that the device always has work.
+"""
+
+import math
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calib_jax.train._checkpoints import Checkpoints, cost
+from calib_jax.train._logging import Log, Progress
+from calib_jax.train._state import TrainMetrics, TrainState
+from calib_jax.train._trainer import Trainer
+
+_AFTER_EPOCH = 2  # purpose that a step's key is folded with, next to those of the step itself
+_FETCH_SECONDS = 0.05  # a small network takes many steps in that time; nobody needs to see each
+
+
+class DivergedError(ValueError):
+    """A loss or gradient was not finite."""
+
+
+class Recorder:
+    """Metrics, log lines and checkpoints of one seed.
+
+    Args:
+      trainer: Programs of the training.
+      seed: Seed of the training.
+      checkpoints: Checkpoints of the seed.
+      log: Log of the seed.
+      progress: Progress shown to the user.
+      shown: Whether this seed's metrics are shown; of several seeds one is enough.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        seed: int,
+        checkpoints: Checkpoints,
+        log: Log,
+        progress: Progress,
+        *,
+        shown: bool = True,
+    ) -> None:
+        self.trainer, self.key = trainer, jax.random.key(seed)
+        self.checkpoints, self.log, self.progress, self.shown = checkpoints, log, progress, shown
+        self._fetched_at = time.monotonic()
+        rows = log.rows()
+        self._lowest_cost = min(map(self._cost, rows), default=math.inf)
+        # A resumed run has taken the time of all its parts.
+        self._began = self._fetched_at - (rows[-1]["perf/seconds"] if rows else 0.0)
+        self._pending_metrics: tuple[int, TrainMetrics] | None = None
+        self._pending_row: tuple[TrainMetrics, dict[str, Any]] | None = None
+        self._last_row: dict[str, Any] | None = None
+
+    def after_call(self, step: int, metrics: TrainMetrics) -> None:
+        """Fetch the metrics of the call before the one that has just been dispatched."""
+        previous, self._pending_metrics = self._pending_metrics, (step, metrics)
+        if previous is None:
+            return
+        previous[1].failed.block_until_ready()  # never more than one call ahead
+        if time.monotonic() - self._fetched_at >= _FETCH_SECONDS:
+            self._fetch_metrics(*previous)
+
+    def evaluate(self, state: TrainState, step: int, metrics: TrainMetrics) -> TrainState:
+        """Evaluate the validation set, update the method's state by it, and reset the metrics."""
+        trainer, method = self.trainer, self.trainer.method
+        evaluator = trainer.evaluator(state)
+        key = jax.random.fold_in(jax.random.fold_in(self.key, step), _AFTER_EPOCH)
+        method_state = method.after_epoch(state.method_state, evaluator, key)
+        self._write_row()
+        logits, labels = evaluator.validation()
+        # Copies: what is reported may be part of the state, whose memory the next step reuses.
+        reported = jax.tree.map(jnp.copy, method.report(method_state, logits, labels))
+        row = {
+            "step": step,
+            "epoch": step / trainer.train.steps,
+            "train/loss": metrics.loss / metrics.weight,
+            "train/accuracy": metrics.correct / metrics.weight,
+            **_prefixed("val", trainer.validation_metrics(logits, labels)),
+            **_prefixed("test", self._test_metrics(state)),
+            **_prefixed("method", reported),
+        }
+        if evaluator.seconds:
+            row["perf/method_seconds"] = round(evaluator.seconds, 3)
+        self._pending_row = metrics, row
+        return trainer.after_evaluation(state, method_state)
+
+    def is_best(self) -> bool:
+        """Return whether no evaluation before was as good as the last one."""
+        before = self._lowest_cost
+        self._fetch_pending()
+        return self._lowest_cost < before
+
+    def save(self, state: TrainState, step: int) -> None:
+        """Save the state, after all metrics that led to it are known to be finite and are logged."""
+        self._fetch_pending()
+        row = self._last_row
+        at_evaluation = row is not None and row["step"] == step
+        self.checkpoints.save(step, state, row if at_evaluation else None)
+
+    def _test_metrics(self, state: TrainState) -> dict[str, Any]:
+        """Return metrics for the log only: nothing is selected by them."""
+        test = self.trainer.test
+        if test is None:
+            return {}
+        logits = self.trainer.predict(state, test)
+        return self.trainer.validation_metrics(logits, test.dataset.labels)
+
+    def _fetch_pending(self) -> None:
+        if self._pending_metrics is not None:
+            self._fetch_metrics(*self._pending_metrics)
+            self._pending_metrics = None
+        self._write_row()
+
+    def _fetch_metrics(self, step: int, metrics: TrainMetrics) -> None:
+        self._fetched_at = time.monotonic()
+        metrics = jax.device_get(metrics)
+        self._check(metrics)
+        self._write_row()
+        self._show(step, loss=metrics.loss / metrics.weight)
+
+    def _check(self, metrics: TrainMetrics) -> None:
+        if metrics.failed >= 0:
+            good = self.checkpoints.latest()
+            where = "no checkpoint yet" if good is None else f"last good checkpoint: step {good}"
+            raise DivergedError(
+                f"the {'loss' if metrics.loss_failed else 'gradient'} was not finite at step "
+                f"{metrics.failed} ({where}); try a smaller learning rate or clipping "
+                "(config.optimizer.clip_norm)"
+            )
+
+    def _cost(self, row: dict[str, Any]) -> float:
+        return cost(self.checkpoints.best, row[self.checkpoints.best])
+
+    def _write_row(self) -> None:
+        """Append the line of the last evaluation, if it is not written yet."""
+        if self._pending_row is None:
+            return
+        metrics, values = self._pending_row
+        self._check(jax.device_get(metrics))
+        row = {key: np.asarray(value).tolist() for key, value in values.items()}
+        self._pending_row, self._last_row = None, row
+        self._lowest_cost = min(self._lowest_cost, self._cost(row))
+        row["perf/seconds"] = round(time.monotonic() - self._began, 3)
+        row["perf/examples_per_second"] = round(self.progress.rate(), 1)
+        self.log.append(row)
+        facts = {"loss": "train/loss", "val acc": "val/accuracy", "val ECE": "val/ece_mass"}
+        self._show(row["step"], **{name: row[key] for name, key in facts.items()})
+
+    def _show(self, step: int, **facts: float) -> None:
+        if self.shown:
+            self.progress.update(step, **facts)
+
+
+def _prefixed(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}/{key}": value for key, value in values.items()}
