@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from calib_jax._arrays import float_dtype
 from calib_jax._hints import expected_one_of
 from calib_jax.augment._images import as_bytes, like
 from calib_jax.augment._ops import IDENTITY, OPS, transform
@@ -85,9 +86,9 @@ def augmix(
         depth = jax.random.randint(depth_key, (chains, *batch), 1, MAX_DEPTH + 1, jnp.int32)
     else:
         depth = _per_image("depth", depth, batch, jnp.int32)[None]
-    lam = jax.random.uniform(lam_key, batch, jnp.float32) if lam is None else lam
-    equal = jnp.ones(chains, jnp.float32)
-    weights = jax.random.dirichlet(weight_key, equal, batch) if chains > 1 else None
+    if lam is None:
+        lam = jax.random.uniform(lam_key, batch, jnp.float32)
+    dtype = float_dtype(images)  # of the mixture
     least = magnitude if chains == 1 else _CHAIN_LEAST
 
     def one_chain(number: int) -> jax.Array:
@@ -106,13 +107,15 @@ def augmix(
     def spread(x: jax.Array) -> jax.Array:
         return x[:, None, None, None]
 
-    made = [one_chain(i).astype(jnp.float32) for i in range(chains)]
-    mixed = made[0]
-    if weights is not None:
-        parts = [spread(weights[:, i]) * chain for i, chain in enumerate(made)]
-        mixed = sum(parts[1:], parts[0])
-    lam = spread(_per_image("lam", lam, batch, jnp.float32))
-    result = lam * levels.astype(jnp.float32) + (1 - lam) * mixed
+    mixed = one_chain(0).astype(dtype)
+    if chains > 1:
+        equal = jnp.ones(chains, jnp.float32)
+        weights = jax.random.dirichlet(weight_key, equal, batch, jnp.float32).astype(dtype)
+        mixed = spread(weights[:, 0]) * mixed
+        for i in range(1, chains):
+            mixed += spread(weights[:, i]) * one_chain(i).astype(dtype)
+    lam = spread(_per_image("lam", lam, batch, dtype))
+    result = lam * levels.astype(dtype) + (1 - lam) * mixed
     return like(result, images)
 
 
