@@ -1,5 +1,7 @@
 """How often the prediction is right."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -33,6 +35,12 @@ def accuracy(
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
     check_labels(labels, logits, weights)
+    weights = as_weights(weights, logits.shape[:-1], logits.dtype)
+    return _accuracy(logits, labels, weights)
+
+
+@partial(jax.jit, inline=True)
+def _accuracy(logits: jax.Array, labels: jax.Array, weights: jax.Array | None) -> jax.Array:
     return weighted_mean(correct_prediction(logits, labels), weights)
 
 

@@ -14,6 +14,7 @@ from calib_jax._arrays import (
     as_hard_labels,
     as_logits,
     as_weights,
+    at_most,
     centred,
     check_labels,
     is_readable,
@@ -123,8 +124,7 @@ def keep_prediction(probs: jax.Array, logits: jax.Array) -> jax.Array:
     is_top = logits == jnp.max(logits, axis=-1, keepdims=True)
     top = jnp.max(jnp.where(is_top, probs, 0.0), axis=-1, keepdims=True)
     below = top * (1 - jnp.finfo(probs.dtype).eps)
-    kept = jnp.where(is_top, probs, jnp.minimum(probs, below))
-    return probs + jax.lax.stop_gradient(kept - probs)
+    return at_most(probs, jnp.where(is_top, jnp.inf, below))
 
 
 def minimise(
