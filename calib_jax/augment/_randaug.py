@@ -37,6 +37,10 @@ def randaug(
 
     Returns:
       Images of the same shape and type.
+
+    >>> images = np.full((1, 8, 8, 3), 200, np.uint8)
+    >>> int(augment.randaug(jax.random.key(0), images, 10.0, "solarize")[0, 0, 0, 0])
+    55
     """
     if isinstance(op, str):
         op = op_number(op)
@@ -75,6 +79,10 @@ def augmix(
 
     Returns:
       Images of the same shape and type.
+
+    >>> images = np.full((1, 8, 8, 3), 200, np.uint8)
+    >>> int(augment.augmix(jax.random.key(0), images, lam=1.0)[0, 0, 0, 0])
+    200
     """
     if chains < 1 or (chains > 1 and depth is not None):
         raise ValueError(f"chains={chains}: expected 1, or more than 1 without a depth")
@@ -120,7 +128,11 @@ def augmix(
 
 
 def op_number(name: str) -> int:
-    """The number of an operation."""
+    """The number of an operation.
+
+    >>> augment.op_number("shear_x")
+    1
+    """
     if name not in OPS:
         raise ValueError(f"op={name!r}: {expected_one_of(name, OPS)}")
     return OPS.index(name)

@@ -38,6 +38,9 @@ def mmce(
 
     Returns:
       scalar
+
+    >>> round(float(losses.mmce([[2.0, 0.0], [0.0, 1.0]], [0, 0])), 4)
+    0.1072
     """
     r, c, w = _confidence_and_correct(logits, labels, weights)
     gap = w * (c - r)
@@ -70,6 +73,9 @@ def mmce_weighted(
 
     Returns:
       scalar
+
+    >>> round(float(losses.mmce_weighted([[2.0, 0.0], [0.0, 1.0]], [0, 0])), 4)
+    0.6548
     """
     r, c, w = _confidence_and_correct(logits, labels, weights)
     kernel = _laplacian(r, width)
@@ -102,6 +108,9 @@ def mdca(logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = No
 
     Returns:
       scalar
+
+    >>> round(float(losses.mdca([[2.0, 0.0], [0.0, 1.0]], [0, 0])), 4)
+    0.4251
     """
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
@@ -134,6 +143,9 @@ def mbls(
 
     Returns:
       scalar
+
+    >>> float(losses.mbls([[15.0, 0.0]], [0], margin=10.0))
+    2.5
     """
     logits = as_logits(logits)
     labels = as_labels(labels, logits)

@@ -44,6 +44,9 @@ def focal(logits: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> jax.Array:
 
     Returns:
       `[batch]`
+
+    >>> [round(float(x), 4) for x in losses.focal([[2.0, 0.0], [2.0, 0.0]], [0, 1], 2.0)]
+    [0.0018, 1.6501]
     """
     logits = as_logits(logits)
     gamma = as_per_example("gamma", gamma, logits.shape[:-1], logits.dtype)
@@ -56,6 +59,9 @@ def inverse_focal(logits: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> jax
     """`-(1 + p)^gamma log p` for `gamma >= 0` (AdaFocal's eq. 1): pushes confident examples further.
 
     Args and result as in `focal`.
+
+    >>> round(float(losses.inverse_focal([[2.0, 0.0]], [0], 2.0)[0]), 4)
+    0.449
     """
     return focal(logits, labels, -jnp.asarray(gamma))
 
@@ -69,6 +75,9 @@ def flsd53(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
 
     Returns:
       `[batch]`
+
+    >>> [round(float(x), 4) for x in losses.flsd53([[2.0, 0.0], [2.0, 0.0]], [0, 1])]
+    [0.0002, 1.1275]
     """
     return focal_by_probability(logits, labels, lambda p: jnp.where(p < 0.2, 5.0, 3.0))
 
@@ -95,6 +104,10 @@ def calfocal(
 
     Returns:
       `[batch]`
+
+    >>> bins = metrics.bin_stats([0.9, 0.9], [1, 0], num_bins=1)
+    >>> round(float(losses.calfocal([[2.0, 0.0]], [0], bins, lam=1.0, per_sample=False)[0]), 4)
+    0.0053
     """
 
     def gamma(p: jax.Array) -> jax.Array:
@@ -120,6 +133,9 @@ def dual_focal(logits: ArrayLike, labels: ArrayLike, gamma: float = 5.0) -> jax.
 
     Returns:
       `[batch]`
+
+    >>> round(float(losses.dual_focal([[2.0, 0.0]], [0])[0]), 4)
+    0.0001
     """
     logits = above_floor(as_logits(logits))
     labels = as_labels(labels, logits)

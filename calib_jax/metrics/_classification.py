@@ -31,6 +31,9 @@ def accuracy(
 
     Returns:
       scalar
+
+    >>> float(metrics.accuracy([[2.0, 0.0], [0.0, 1.0]], [0, 0]))
+    0.5
     """
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
@@ -56,6 +59,9 @@ def confusion_matrix(
 
     Returns:
       `[num_classes, num_classes]`
+
+    >>> metrics.confusion_matrix([[2.0, 0.0], [0.0, 1.0]], [0, 0]).tolist()
+    [[1.0, 1.0], [0.0, 0.0]]
     """
     logits = as_logits(logits)
     labels, predicted, weight = _classes(logits, labels, weights)
@@ -82,6 +88,9 @@ def f1(
 
     Returns:
       scalar
+
+    >>> round(float(metrics.f1([[2.0, 0.0], [0.0, 1.0]], [0, 0])), 3)
+    0.333
     """
     if average not in ("macro", "weighted"):
         raise ValueError(f"average={average!r}: expected 'macro' or 'weighted'")

@@ -33,6 +33,9 @@ def nll(logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = Non
 
     Returns:
       scalar
+
+    >>> round(float(metrics.nll([[2.0, 0.0]], [0])), 4)
+    0.1269
     """
     logits, labels, weights = _checked(logits, labels, weights)
     return _nll(logits, labels, weights)
@@ -53,7 +56,11 @@ def _nll(logits: jax.Array, labels: jax.Array, weights: jax.Array | None) -> jax
 def brier_score(
     logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:
-    """Compute the mean of `sum_k (p_k - y_k)^2`, in [0, 2]. Arguments as in `nll`."""
+    """Compute the mean of `sum_k (p_k - y_k)^2`, in [0, 2]. Arguments as in `nll`.
+
+    >>> round(float(metrics.brier_score([[2.0, 0.0]], [0])), 4)
+    0.0284
+    """
     logits, labels, weights = _checked(logits, labels, weights)
     return _brier_score(logits, labels, weights)
 
@@ -108,6 +115,10 @@ def brier_decomposition(
 
     Returns:
       `BrierDecomposition` of scalars
+
+    >>> parts = metrics.brier_decomposition([0.75] * 4, [1, 1, 0, 0])
+    >>> [float(x) for x in parts]
+    [0.0625, 0.0, 0.25]
     """
     bins = bin_stats(confidence, correct, **binning)
     overall = jnp.sum(bins.weight * bins.accuracy)
@@ -125,6 +136,9 @@ def refinement(
 
     `nll - refinement` is the calibration error in nats that one temperature removes. Arguments as in
     `nll`.
+
+    >>> round(float(metrics.refinement([[2.0, 0.0]] * 4, [0, 0, 0, 1])), 4)
+    0.5623
     """
     logits, labels, weights = _checked(logits, labels, weights)
     # The NLL has no slope at the best temperature: the logits move it by themselves only.
@@ -154,6 +168,10 @@ def inverse_temperature(
 
     References:
       Guo et al., 2017, arXiv:1706.04599 (temperature scaling).
+
+    >>> logits = [[2.0, 0.0]] * 4
+    >>> round(float(metrics.inverse_temperature(logits, [0, 0, 0, 1])), 3)  # log(3) / 2
+    0.549
     """
     logits, labels, weights = _checked(logits, labels, weights)
     return _inverse_temperature(logits, labels, weights)

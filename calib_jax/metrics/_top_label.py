@@ -27,6 +27,10 @@ def top_label(logits: ArrayLike, labels: ArrayLike) -> tuple[jax.Array, jax.Arra
 
     Returns:
       confidence `[batch]`, correct `[batch]` in {0, 1}
+
+    >>> confidence, correct = metrics.top_label([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+    >>> [round(float(x), 3) for x in confidence], correct.tolist()
+    ([0.881, 0.731], [1.0, 0.0])
     """
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
@@ -43,7 +47,12 @@ def _top_label(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Arr
 
 
 def top_label_probs(probs: ArrayLike, labels: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    """Return `top_label` for probabilities `[batch, num_classes]`."""
+    """Return `top_label` for probabilities `[batch, num_classes]`.
+
+    >>> confidence, correct = metrics.top_label_probs([[0.75, 0.25]], [1])
+    >>> confidence.tolist(), correct.tolist()
+    ([0.75], [0.0])
+    """
     probs = as_logits(probs)
     labels = as_labels(labels, probs)
     check_labels(labels, probs)

@@ -94,14 +94,22 @@ def nan_unless(valid: jax.Array, params: Params) -> Params:
 
 
 def looks_like_probabilities(scores: ArrayLike) -> bool:
-    """Whether every row of `scores` `[n, num_classes]` is non-negative and sums to one."""
+    """Whether every row of `scores` `[n, num_classes]` is non-negative and sums to one.
+
+    >>> posthoc.looks_like_probabilities([[0.5, 0.5]]), posthoc.looks_like_probabilities([[2.0, 0.0]])
+    (True, False)
+    """
     scores = as_floats(scores)
     sums = jnp.sum(scores, axis=-1)
     return bool(jnp.all(scores >= 0) & jnp.all(jnp.abs(sums - 1) < 1e-3))
 
 
 def logits_from_probs(probs: ArrayLike) -> jax.Array:
-    """Logits whose softmax is `probs` `[n, num_classes]`: their logarithm, with zeros at 1e-30."""
+    """Logits whose softmax is `probs` `[n, num_classes]`: their logarithm, with zeros at 1e-30.
+
+    >>> [round(float(x), 3) for x in posthoc.logits_from_probs([[0.5, 0.5]])[0]]
+    [-0.693, -0.693]
+    """
     return jnp.log(jnp.maximum(as_floats(probs), 1e-30))
 
 

@@ -33,6 +33,10 @@ class EnsembleTemperature:
     Attributes:
       temperature: T > 0.
       weights: `[3]`.
+
+    >>> calibrator = posthoc.EnsembleTemperature.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> round(float(calibrator([[2.0, 0.0]])[0, 0]), 2)
+    0.75
     """
 
     temperature: jax.Array

@@ -32,6 +32,10 @@ class VectorScaling:
     Attributes:
       scale: `[num_classes]`.
       bias: `[num_classes]`.
+
+    >>> calibrator = posthoc.VectorScaling.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> round(float(calibrator([[2.0, 0.0]])[0, 0]), 2)
+    0.75
     """
 
     scale: jax.Array
@@ -103,6 +107,10 @@ class Dirichlet:
     Attributes:
       matrix: `[num_classes, num_classes]`.
       bias: `[num_classes]`.
+
+    >>> calibrator = posthoc.Dirichlet.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> round(float(calibrator([[2.0, 0.0]])[0, 0]), 1)
+    0.8
     """
 
     matrix: jax.Array
@@ -191,6 +199,10 @@ class FocalTemperature:
     Attributes:
       temperature: T > 0.
       gamma: >= 0.
+
+    >>> calibrator = posthoc.FocalTemperature.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> round(float(calibrator([[2.0, 0.0]])[0, 0]), 2)
+    0.75
     """
 
     temperature: jax.Array

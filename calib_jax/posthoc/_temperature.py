@@ -22,6 +22,10 @@ class Temperature:
 
     Attributes:
       temperature: T > 0; above 1 lowers confidence.
+
+    >>> calibrator = posthoc.Temperature.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> [round(float(p), 3) for p in calibrator([[2.0, 0.0]])[0]]
+    [0.75, 0.25]
     """
 
     temperature: jax.Array
