@@ -52,7 +52,7 @@ def mmce_weighted(
     labels: ArrayLike,
     *,
     width: float = 0.4,
-    double_normalised: bool = False,
+    double_normalized: bool = False,
     weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Weighted MMCE, which balances correct and incorrect examples: a scalar.
@@ -68,7 +68,7 @@ def mmce_weighted(
       logits: `[batch, num_classes]`.
       labels: integers `[batch]` or soft `[batch, num_classes]` (their largest class counts).
       width: of the Laplacian kernel.
-      double_normalised: reproduce the published codes; a weight is then a number of examples.
+      double_normalized: reproduce the published codes; a weight is then a number of examples.
       weights: `[batch]`, 0 for padding.
 
     Returns:
@@ -85,7 +85,7 @@ def mmce_weighted(
     m, n = jnp.where(both, m, 1.0), jnp.where(both, n, 1.0)
 
     def norm(pairs: jax.Array) -> jax.Array:
-        return pairs * (pairs + 1e-5) if double_normalised else pairs
+        return pairs * (pairs + 1e-5) if double_normalized else pairs
 
     squared = (
         _quadratic(right, right, kernel) / norm(m * m)

@@ -34,7 +34,7 @@ def get_config(network="resnet50"):
     }
     if network == "wide_resnet_26_10":
         config.method.variants.brier.train.epochs = 550
-    config.method.mmce.double_normalised = True  # as its weight of 2 is published for
+    config.method.mmce.double_normalized = True  # as its weight of 2 is published for
     config.method.watch_bins = True
     config.data.name = "cifar10"
     config.data.augment = "pad_crop_flip"

@@ -21,7 +21,7 @@ def get_config(network="resnet50"):
     config.method.variants = {"brier": {"train": {"sum_loss": False}}}
     if network == "resnet110":
         config.method.variants.brier.train.epochs = 430
-    config.method.mmce.double_normalised = True  # as its weight of 2 is published for
+    config.method.mmce.double_normalized = True  # as its weight of 2 is published for
     config.method.watch_bins = True
     config.data.name = "cifar100"
     config.data.augment = "pad_crop_flip"

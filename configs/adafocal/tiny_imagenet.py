@@ -26,7 +26,7 @@ def get_config(network="resnet50"):
     config.method.variants = {
         "brier": {"train": {"sum_loss": False}, "optimizer": {"learning_rate": 0.035}},
     }
-    config.method.mmce.double_normalised = True  # as its weight of 2 is published for
+    config.method.mmce.double_normalized = True  # as its weight of 2 is published for
     config.method.watch_bins = True
     config.data.name = "tiny_imagenet"
     config.data.augment = "pad_crop_flip"
