@@ -87,7 +87,7 @@ def above_floor(logits: jax.Array) -> jax.Array:
     return jnp.maximum(logits, FLOOR)
 
 
-def centred(logits: jax.Array) -> jax.Array:
+def centered(logits: jax.Array) -> jax.Array:
     """`logits` with the largest of each row at 0: the same softmax, and digits to spare.
 
     What is subtracted is no part of the function, so it takes no part in its gradient.

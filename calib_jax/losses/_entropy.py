@@ -9,7 +9,7 @@ from calib_jax._arrays import (
     above_floor,
     as_labels,
     as_logits,
-    centred,
+    centered,
     expect,
     indicator,
     is_soft,
@@ -33,7 +33,7 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     >>> round(float(losses.cross_entropy([[2.0, 0.0]], [0])[0]), 4)
     0.1269
     """
-    logits = centred(above_floor(as_logits(logits)))
+    logits = centered(above_floor(as_logits(logits)))
     labels = as_labels(labels, logits)
     if is_soft(labels):
         return -expect(jax.nn.log_softmax(logits), labels)

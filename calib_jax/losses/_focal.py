@@ -24,7 +24,7 @@ from calib_jax._arrays import (
     as_labels,
     as_logits,
     as_per_example,
-    centred,
+    centered,
     expect,
     indicator,
     is_soft,
@@ -140,7 +140,7 @@ def dual_focal(logits: ArrayLike, labels: ArrayLike, gamma: float = 5.0) -> jax.
     logits = above_floor(as_logits(logits))
     labels = as_labels(labels, logits)
     if is_soft(labels):
-        logits = centred(logits)
+        logits = centered(logits)
         log_norm = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
         log_rest = jnp.logaddexp(_log_one_minus_all(logits), _next_below(logits) - log_norm)
         log_p = jnp.where(labels > 0, logits - log_norm, 0.0)  # as in `focal_by_probability`
@@ -168,7 +168,7 @@ def focal_by_probability(
     logits = above_floor(as_logits(logits))
     labels = as_labels(labels, logits)
     if is_soft(labels):
-        logits = centred(logits)
+        logits = centered(logits)
         # A class without label mass may be masked (logit -inf): keep it out of the gradient too.
         log_p = jnp.where(labels > 0, jax.nn.log_softmax(logits), 0.0)
         return expect(_modulated(log_p, _log_one_minus_all(logits), gamma), labels)

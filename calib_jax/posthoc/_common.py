@@ -15,7 +15,7 @@ from calib_jax._arrays import (
     as_logits,
     as_weights,
     at_most,
-    centred,
+    centered,
     check_labels,
     is_readable,
     is_valid,
@@ -115,12 +115,12 @@ def logits_from_probs(probs: ArrayLike) -> jax.Array:
 
 def below_top(logits: jax.Array) -> jax.Array:
     """`logits` less the largest of their row; finite for a masked class, so that slopes are."""
-    return jnp.maximum(centred(logits), FLOOR)
+    return jnp.maximum(centered(logits), FLOOR)
 
 
 def all_right(data: FittingData) -> jax.Array:
     """Whether the label of every row has the largest logit."""
-    return weighted_mean(take_label(centred(data.logits), data.labels), data.weights) == 0
+    return weighted_mean(take_label(centered(data.logits), data.labels), data.weights) == 0
 
 
 def keep_prediction(probs: jax.Array, logits: jax.Array) -> jax.Array:
