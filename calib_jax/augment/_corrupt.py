@@ -50,6 +50,10 @@ def corrupt(key: jax.Array, images: ArrayLike, name: str, severity: int) -> jax.
 
     References:
       Hendrycks and Dietterich, arXiv:1903.12261.
+
+    >>> images = np.full((1, 32, 32, 3), 100, np.uint8)
+    >>> int(augment.corrupt(jax.random.key(0), images, "brightness", 5)[0, 0, 0, 0])
+    176
     """
     images = jnp.asarray(images)
     if name not in _CORRUPTIONS:

@@ -61,12 +61,12 @@ def elastic_transform(
     point_key, field_key = jax.random.split(key)
     draws = jax.random.uniform(point_key, (3, 2), image.dtype, -1.0, 1.0)
     middle = (height // 2, width // 2)
-    corners = (size // 3) * np.array([[1, 1], [-1, 1], [-1, -1]], np.float32)  # (y, x)
+    corners = (size // 3) * jnp.asarray([[1, 1], [-1, 1], [-1, -1]], image.dtype)  # (y, x)
     moved = corners + shift * draws
     # Where a pixel comes from: the map that takes what has moved back to the corners.
     affine = jnp.linalg.solve(jnp.concatenate([moved, jnp.ones((3, 1), image.dtype)], 1), corners)
     y, x = jnp.meshgrid(jnp.arange(height), jnp.arange(width), indexing="ij")
-    y, x = y.astype(jnp.float32), x.astype(jnp.float32)
+    y, x = y.astype(image.dtype), x.astype(image.dtype)
     from_middle = y - middle[0], x - middle[1]
     rows, columns = (
         affine[0, i] * from_middle[0] + affine[1, i] * from_middle[1] + affine[2, i] + middle[i]
@@ -91,7 +91,7 @@ def jpeg_compression(key: jax.Array, image: jax.Array, setting: int) -> jax.Arra
     padded = _padded(_levels(chroma + 128) - 128, 16)
     halved = padded.reshape(padded.shape[0] // 2, 2, padded.shape[1] // 2, 2, 2).mean((1, 3))
     # Means of four levels, to whole ones: up from 3/4 and from 1/2 on, by turns.
-    turns = np.resize(np.array([0.25, 0.5], np.float32), halved.shape[1])
+    turns = jnp.asarray(np.resize([0.25, 0.5], halved.shape[1]), halved.dtype)
     halved = jnp.floor(halved + turns[None, :, None])
     halved = _levels(_quantised(halved, _table(_CHROMA, setting), 8) + 128) - 128
     chroma = jnp.round(jax.image.resize(halved, padded.shape, "linear")[:height, :width])
@@ -128,10 +128,10 @@ def _quantised(channels: jax.Array, table: np.ndarray, block: int) -> jax.Array:
     n = np.arange(block)
     cosines = np.sqrt(2 / block) * np.cos((2 * n + 1) * n[:, None] * np.pi / (2 * block))
     cosines[0] /= np.sqrt(2)
-    basis = jnp.asarray(cosines, jnp.float32)
+    basis = jnp.asarray(cosines, channels.dtype)
     exact = jax.lax.Precision.HIGHEST
     parts = jnp.einsum("ui,aibjc,vj->aubvc", basis, blocks, basis, precision=exact)
-    steps = jnp.asarray(table, jnp.float32)[None, :, None, :, None]
+    steps = jnp.asarray(table, channels.dtype)[None, :, None, :, None]
     number = parts / steps
     # Halves, which the mean of a block often is, are rounded away from 0.
     parts = steps * jnp.sign(number) * jnp.floor(jnp.abs(number) + 0.5 + 1e-4)

@@ -130,6 +130,10 @@ def bin_stats(
 
     Returns:
       `BinStats`
+
+    >>> bins = metrics.bin_stats([0.1, 0.9, 0.8], [0, 1, 0], num_bins=2)
+    >>> bins.count.tolist(), bins.correct.tolist()
+    ([1.0, 2.0], [0.0, 1.0])
     """
     confidence, correct, weight = check_binary(confidence, correct, weights)
     check_binning(num_bins, scheme, closed)

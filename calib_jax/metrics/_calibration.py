@@ -52,6 +52,9 @@ def ece(
 
     Returns:
       scalar in [0, 1]
+
+    >>> round(float(metrics.ece([0.9, 0.9, 0.6, 0.6], [1, 1, 1, 0])), 3)
+    0.1
     """
     if norm == 1 and scheme == "width":
         check_binning(num_bins, scheme, closed)
@@ -71,6 +74,9 @@ def mce(confidence: ArrayLike, correct: ArrayLike, **binning: Any) -> jax.Array:
 
     Returns:
       scalar in [0, 1]
+
+    >>> round(float(metrics.mce([0.9, 0.9, 0.6, 0.6], [1, 0, 1, 0])), 3)
+    0.4
     """
     return bin_stats(confidence, correct, **binning).mce()
 
@@ -95,6 +101,9 @@ def classwise_ece(
 
     Returns:
       scalar in [0, 1]
+
+    >>> round(float(metrics.classwise_ece([[0.9, 0.1], [0.2, 0.8]], [0, 1])), 3)
+    0.15
     """
     probs = as_logits(probs)
     labels = as_hard_labels(labels, probs)
@@ -159,6 +168,9 @@ def ece_debiased(
 
     Returns:
       scalar
+
+    >>> round(float(metrics.ece_debiased([0.9] * 4, [0, 0, 0, 0], num_bins=1)), 3)
+    0.9
     """
     bins = bin_stats(
         confidence, correct, num_bins=num_bins, scheme=scheme, closed=closed, weights=weights
@@ -203,6 +215,9 @@ def ece_sweep(
 
     Returns:
       scalar in [0, 1]
+
+    >>> round(float(metrics.ece_sweep([0.9, 0.9, 0.6, 0.6], [1, 1, 1, 0])), 3)
+    0.1
     """
     confidence, correct, weight = check_binary(confidence, correct, weights)
     if scheme not in ("width", "mass"):

@@ -22,6 +22,10 @@ class Isotonic:
     Attributes:
       scores: probabilities at which each function bends `[num_classes, points]`, ascending.
       values: its values there `[num_classes, points]`.
+
+    >>> calibrator = posthoc.Isotonic.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> calibrator([[2.0, 0.0]]).tolist()
+    [[0.75, 0.25]]
     """
 
     scores: jax.Array
@@ -81,6 +85,10 @@ class HistogramBinning:
     Attributes:
       edges: inner edges of each class's bins `[num_classes, num_bins - 1]`.
       values: frequency in each bin `[num_classes, num_bins]`.
+
+    >>> calibrator = posthoc.HistogramBinning.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> calibrator([[2.0, 0.0]]).tolist()
+    [[0.75, 0.25]]
     """
 
     edges: jax.Array

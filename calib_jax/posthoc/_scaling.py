@@ -1,6 +1,7 @@
 """Linear maps of logits: vector scaling, Dirichlet calibration, focal temperature scaling."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +32,10 @@ class VectorScaling:
     Attributes:
       scale: `[num_classes]`.
       bias: `[num_classes]`.
+
+    >>> calibrator = posthoc.VectorScaling.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> round(float(calibrator([[2.0, 0.0]])[0, 0]), 2)
+    0.75
     """
 
     scale: jax.Array
@@ -102,6 +107,10 @@ class Dirichlet:
     Attributes:
       matrix: `[num_classes, num_classes]`.
       bias: `[num_classes]`.
+
+    >>> calibrator = posthoc.Dirichlet.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> round(float(calibrator([[2.0, 0.0]])[0, 0]), 1)
+    0.8
     """
 
     matrix: jax.Array
@@ -190,6 +199,10 @@ class FocalTemperature:
     Attributes:
       temperature: T > 0.
       gamma: >= 0.
+
+    >>> calibrator = posthoc.FocalTemperature.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> round(float(calibrator([[2.0, 0.0]])[0, 0]), 2)
+    0.75
     """
 
     temperature: jax.Array
@@ -218,10 +231,14 @@ class FocalTemperature:
 
     def __call__(self, logits: ArrayLike) -> jax.Array:
         """Return probabilities `[n, num_classes]` with the argmax of the logits."""
-        logits = as_logits(logits)
-        temperature, gamma = _like(self.temperature, logits), _like(self.gamma, logits)
-        probs = jax.nn.softmax(_unfocused(below_top(logits) / temperature, gamma))
-        return keep_prediction(probs, logits)
+        return _apply_focal(as_logits(logits), self.temperature, self.gamma)
+
+
+@partial(jax.jit, inline=True)
+def _apply_focal(logits: jax.Array, temperature: ArrayLike, gamma: ArrayLike) -> jax.Array:
+    temperature, gamma = _like(temperature, logits), _like(gamma, logits)
+    probs = jax.nn.softmax(_unfocused(below_top(logits) / temperature, gamma))
+    return keep_prediction(probs, logits)
 
 
 def _unfocused(logits: jax.Array, gamma: jax.Array) -> jax.Array:

@@ -9,7 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calib_jax import metrics
-from calib_jax._arrays import as_logits, take_label, weighted_mean
+from calib_jax._arrays import as_logits, at_most, take_label, weighted_mean
 from calib_jax.posthoc._common import FittingData, below_top, fitting_data, nan_unless
 
 _CRITERIA = ("nll", "ece", "ece_mass")
@@ -22,6 +22,10 @@ class Temperature:
 
     Attributes:
       temperature: T > 0; above 1 lowers confidence.
+
+    >>> calibrator = posthoc.Temperature.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> [round(float(p), 3) for p in calibrator([[2.0, 0.0]])[0]]
+    [0.75, 0.25]
     """
 
     temperature: jax.Array
@@ -76,6 +80,7 @@ class Temperature:
         return scaled_softmax(as_logits(logits), self.temperature)
 
 
+@partial(jax.jit, inline=True)
 def scaled_softmax(logits: jax.Array, temperature: ArrayLike) -> jax.Array:
     """`softmax(logits / temperature)` in the dtype of the logits, with their argmax.
 
@@ -84,8 +89,8 @@ def scaled_softmax(logits: jax.Array, temperature: ArrayLike) -> jax.Array:
     """
     distance = below_top(logits)
     scores = jnp.exp(distance / jnp.asarray(temperature, logits.dtype))
-    less = jnp.minimum(scores, 1 - 2 * jnp.finfo(scores.dtype).eps)
-    scores += jax.lax.stop_gradient(jnp.where(distance < 0, less - scores, 0.0))
+    just_less = 1 - 2 * jnp.finfo(scores.dtype).eps
+    scores = at_most(scores, jnp.where(distance < 0, just_less, 1.0).astype(scores.dtype))
     return scores / jnp.sum(scores, axis=-1, keepdims=True)
 
 

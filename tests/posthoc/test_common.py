@@ -323,8 +323,8 @@ def test_probabilities_in_place_of_logits(name):
 def test_logits_that_only_resemble_probabilities_are_taken(name):
     """Log-probabilities, non-negative logits, and rows that sum to one with negative entries."""
     fit = getattr(posthoc, name).fit
-    centred = LOGITS - LOGITS.mean(1, keepdims=True) + 0.25
-    for given in (log_softmax(LOGITS, 1), np.abs(LOGITS), centred):
+    centered = LOGITS - LOGITS.mean(1, keepdims=True) + 0.25
+    for given in (log_softmax(LOGITS, 1), np.abs(LOGITS), centered):
         assert_simplex(fit(given, LABELS)(given))
 
 
