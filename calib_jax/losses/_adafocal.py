@@ -76,7 +76,7 @@ def adafocal_update(
     was smaller than `switch` from the start.
 
     Paper: bins of validation confidences looked up with training probabilities, sides of the
-    intervals left open; here: the edge lies half-way between the neighbouring bins' examples, so
+    intervals left open; here: the edge lies half-way between the neighboring bins' examples, so
     that statistics and look-up agree about every value.
 
     All bins are updated in one vectorized pass. `adafocal_trajectory` scans several updates.
