@@ -80,6 +80,9 @@ def augmix(
     Returns:
       Images of the same shape and type.
 
+    References:
+      Hendrycks et al., 2020, arXiv:1912.02781.
+
     >>> images = np.full((1, 8, 8, 3), 200, np.uint8)
     >>> int(augment.augmix(jax.random.key(0), images, lam=1.0)[0, 0, 0, 0])
     200

@@ -26,6 +26,9 @@ class AdaFocalState(NamedTuple):
 def adafocal_init(num_bins: int = 15, gamma: float = 1.0) -> AdaFocalState:
     """Bins of equal width, all with the same gamma (algorithm 1, lines 2 and 3).
 
+    References:
+      Ghosh et al., 2022, arXiv:2211.11838.
+
     >>> losses.adafocal_init(num_bins=4).edges.tolist()
     [0.25, 0.5, 0.75]
     """
@@ -45,6 +48,9 @@ def adafocal(logits: ArrayLike, labels: ArrayLike, state: AdaFocalState) -> jax.
 
     Returns:
       `[batch]`
+
+    References:
+      Ghosh et al., 2022, arXiv:2211.11838.
 
     >>> round(float(losses.adafocal([[2.0, 0.0]], [0], losses.adafocal_init())[0]), 4)
     0.0151

@@ -170,6 +170,9 @@ def ece_debiased(
     Returns:
       scalar
 
+    References:
+      Kumar et al., 2019 (NeurIPS).
+
     >>> round(float(metrics.ece_debiased([0.9] * 4, [0, 0, 0, 0], num_bins=1)), 3)
     0.9
     """
