@@ -87,7 +87,7 @@ def above_floor(logits: jax.Array) -> jax.Array:
     return jnp.maximum(logits, FLOOR)
 
 
-def centred(logits: jax.Array) -> jax.Array:
+def centered(logits: jax.Array) -> jax.Array:
     """`logits` with the largest of each row at 0: the same softmax, and digits to spare.
 
     What is subtracted is no part of the function, so it takes no part in its gradient.
@@ -195,6 +195,34 @@ def numeric_rows(logits: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.where(numeric[..., None], logits, 0.0), numeric
 
 
+def below_top(logits: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return `numeric_rows` of the logits less the largest of their row.
+
+    The largest logit has a slope, too: shared by all that equal it, as that of `jnp.max`.
+    """
+    top = _row_max(logits)
+    numeric = jnp.isfinite(top)
+    return jnp.where(numeric[..., None], logits - top[..., None], 0.0), numeric
+
+
+@jax.custom_jvp
+def _row_max(x: jax.Array) -> jax.Array:
+    """`[..., num_classes] -> [...]`, with slope 0 instead of NaN where a row has NaN."""
+    return jnp.max(x, axis=-1)
+
+
+@_row_max.defjvp
+def _row_max_jvp(
+    primals: tuple[jax.Array], tangents: tuple[jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    (x,), (slope,) = primals, tangents
+    top = _row_max(x)
+    is_top = x == top[..., None]
+    count = jnp.sum(is_top, axis=-1, dtype=x.dtype)
+    total = jnp.sum(jnp.where(is_top, slope, 0.0), axis=-1)
+    return top, total / jnp.maximum(count, 1)
+
+
 def check_labels(labels: jax.Array, logits: jax.Array, weights: ArrayLike | None = None) -> None:
     """Raise a ValueError if a row of weight other than 0 has an integer label that is no class.
 
@@ -203,6 +231,8 @@ def check_labels(labels: jax.Array, logits: jax.Array, weights: ArrayLike | None
     if is_soft(labels) or not all(map(is_readable, (labels, logits, weights))):
         return
     values, num_classes = np.asarray(labels), logits.shape[-1]
+    if values.min() >= 0 and values.max() < num_classes:
+        return
     invalid = (values < 0) | (values >= num_classes)
     if weights is not None and np.shape(weights) == invalid.shape:
         invalid &= np.asarray(weights) != 0
@@ -211,6 +241,15 @@ def check_labels(labels: jax.Array, logits: jax.Array, weights: ArrayLike | None
             f"labels: expected 0 to {num_classes - 1}, found {values[invalid][0]} "
             f"({invalid.sum()} of {invalid.size} labels are no class)"
         )
+
+
+@jax.custom_jvp
+def at_most(x: jax.Array, bound: jax.Array) -> jax.Array:
+    """Return `min(x, bound)` with the slope of `x`."""
+    return jnp.minimum(x, bound)
+
+
+at_most.defjvps(lambda slope, _, x, bound: slope, None)
 
 
 def is_readable(x: ArrayLike | None) -> bool:

@@ -180,7 +180,7 @@ def test_adafocal_configs_have_the_published_settings_of_each_loss(name: str, ne
         brier = (*BRIER[name, network], False)
         found = (trained.train.epochs, trained.optimizer.learning_rate, trained.train.sum_loss)
         assert found == (brier if method == "brier" else others), method
-        assert trained.method.mmce.double_normalised
+        assert trained.method.mmce.double_normalized
         assert trained.method.watch_bins
         assert trained.train.log_test
     assert config.method.adafocal.switch == 0.2

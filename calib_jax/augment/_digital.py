@@ -9,7 +9,7 @@ import numpy as np
 
 from calib_jax.augment._resample import gaussian, pixelated, sampled
 
-# What ISO/IEC 10918-1 gives as examples of quantisation, in its annex K: brightness and colour.
+# What ISO/IEC 10918-1 gives as examples of quantization, in its annex K: brightness and color.
 _LUMA = np.array([
     [16, 11, 10, 16, 24, 40, 51, 61], [12, 12, 14, 19, 26, 58, 60, 55],
     [14, 13, 16, 24, 40, 57, 69, 56], [14, 17, 22, 29, 51, 87, 80, 62],
@@ -61,12 +61,12 @@ def elastic_transform(
     point_key, field_key = jax.random.split(key)
     draws = jax.random.uniform(point_key, (3, 2), image.dtype, -1.0, 1.0)
     middle = (height // 2, width // 2)
-    corners = (size // 3) * np.array([[1, 1], [-1, 1], [-1, -1]], np.float32)  # (y, x)
+    corners = (size // 3) * jnp.asarray([[1, 1], [-1, 1], [-1, -1]], image.dtype)  # (y, x)
     moved = corners + shift * draws
     # Where a pixel comes from: the map that takes what has moved back to the corners.
     affine = jnp.linalg.solve(jnp.concatenate([moved, jnp.ones((3, 1), image.dtype)], 1), corners)
     y, x = jnp.meshgrid(jnp.arange(height), jnp.arange(width), indexing="ij")
-    y, x = y.astype(jnp.float32), x.astype(jnp.float32)
+    y, x = y.astype(image.dtype), x.astype(image.dtype)
     from_middle = y - middle[0], x - middle[1]
     rows, columns = (
         affine[0, i] * from_middle[0] + affine[1, i] * from_middle[1] + affine[2, i] + middle[i]
@@ -79,21 +79,21 @@ def elastic_transform(
 
 
 def jpeg_compression(key: jax.Array, image: jax.Array, setting: int) -> jax.Array:
-    """What a JPEG file of a quality keeps: quantised cosines of 8x8 blocks, half of the colours."""
+    """What a JPEG file of a quality keeps: quantized cosines of 8x8 blocks, half of the colors."""
     if image.shape[-1] != 3:
-        levels = _quantised(255 * image - 128, _table(_LUMA, setting), 8) + 128
+        levels = _quantized(255 * image - 128, _table(_LUMA, setting), 8) + 128
         return _levels(levels) / 255
     red, green, blue = (255 * image[..., i : i + 1] for i in range(3))
     luma = _GREY[0] * red + _GREY[1] * green + _GREY[2] * blue
     chroma = jnp.concatenate([(blue - luma) / 1.772, (red - luma) / 1.402], -1)
     height, width = image.shape[:2]
-    luma = _levels(_quantised(_levels(luma) - 128, _table(_LUMA, setting), 8) + 128)
+    luma = _levels(_quantized(_levels(luma) - 128, _table(_LUMA, setting), 8) + 128)
     padded = _padded(_levels(chroma + 128) - 128, 16)
     halved = padded.reshape(padded.shape[0] // 2, 2, padded.shape[1] // 2, 2, 2).mean((1, 3))
     # Means of four levels, to whole ones: up from 3/4 and from 1/2 on, by turns.
-    turns = np.resize(np.array([0.25, 0.5], np.float32), halved.shape[1])
+    turns = jnp.asarray(np.resize([0.25, 0.5], halved.shape[1]), halved.dtype)
     halved = jnp.floor(halved + turns[None, :, None])
-    halved = _levels(_quantised(halved, _table(_CHROMA, setting), 8) + 128) - 128
+    halved = _levels(_quantized(halved, _table(_CHROMA, setting), 8) + 128) - 128
     chroma = jnp.round(jax.image.resize(halved, padded.shape, "linear")[:height, :width])
     cb, cr = chroma[..., :1], chroma[..., 1:]
     red, blue = luma + 1.402 * cr, luma + 1.772 * cb
@@ -114,12 +114,12 @@ def _levels(values: jax.Array) -> jax.Array:
 
 
 def _table(table: np.ndarray, quality: int) -> np.ndarray:
-    """The steps of quantisation for a quality, by the convention of the Independent JPEG Group."""
+    """The steps of quantization for a quality, by the convention of the Independent JPEG Group."""
     percent = 5000 // quality if quality < 50 else 200 - 2 * quality
     return np.clip((table * percent + 50) // 100, 1, 255)
 
 
-def _quantised(channels: jax.Array, table: np.ndarray, block: int) -> jax.Array:
+def _quantized(channels: jax.Array, table: np.ndarray, block: int) -> jax.Array:
     """`[h, w, c]` after its blocks' cosine coefficients have been rounded to multiples of the table."""
     height, width, _ = channels.shape
     padded = _padded(channels, block)
@@ -128,10 +128,10 @@ def _quantised(channels: jax.Array, table: np.ndarray, block: int) -> jax.Array:
     n = np.arange(block)
     cosines = np.sqrt(2 / block) * np.cos((2 * n + 1) * n[:, None] * np.pi / (2 * block))
     cosines[0] /= np.sqrt(2)
-    basis = jnp.asarray(cosines, jnp.float32)
+    basis = jnp.asarray(cosines, channels.dtype)
     exact = jax.lax.Precision.HIGHEST
     parts = jnp.einsum("ui,aibjc,vj->aubvc", basis, blocks, basis, precision=exact)
-    steps = jnp.asarray(table, jnp.float32)[None, :, None, :, None]
+    steps = jnp.asarray(table, channels.dtype)[None, :, None, :, None]
     number = parts / steps
     # Halves, which the mean of a block often is, are rounded away from 0.
     parts = steps * jnp.sign(number) * jnp.floor(jnp.abs(number) + 0.5 + 1e-4)

@@ -22,7 +22,7 @@ def shading(levels: jax.Array) -> jax.Array:
 
     Distances to the edges, smoothed and equalized, are lit from one side and smoothed again.
     """
-    distance = jnp.minimum(_distance(_edges(levels[..., 0])), _FARTHEST)
+    distance = jnp.minimum(_distance(_edges(levels[..., 0])), _FARTHEST).astype(levels.dtype)
     steps = jnp.floor(filtered(distance[..., None], _MEAN) + 1e-4)
     lit = jnp.clip(filtered(_equalized(steps), _LIGHT), 0, 255)
     return jnp.round(filtered(lit, _MEAN))

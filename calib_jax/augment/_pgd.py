@@ -43,6 +43,10 @@ def pgd(
 
     Returns:
       Images in [0, 1], float32 or float64 if the given ones are.
+
+    >>> images, loss = jnp.full((1, 1, 1, 1), 0.5), lambda x, _: jnp.sum(x, (1, 2, 3))
+    >>> round(float(augment.pgd(jax.random.key(0), loss, images, [0], eps=0.1)[0, 0, 0, 0]), 3)
+    0.6
     """
     if restarts < 1 or steps < 0:
         raise ValueError(f"restarts={restarts}, steps={steps}: expected at least 1 and 0")
@@ -71,7 +75,12 @@ def pgd(
 
 
 def pgd_start(key: jax.Array, images: jax.Array, *, eps: ArrayLike) -> jax.Array:
-    """Return a random place within `eps` of images in [0, 1]."""
+    """Return a random place within `eps` of images in [0, 1].
+
+    >>> images = jnp.full((1, 1, 1, 1), 0.5)
+    >>> bool(abs(augment.pgd_start(jax.random.key(0), images, eps=0.1)[0, 0, 0, 0] - 0.5) <= 0.1)
+    True
+    """
     images = as_unit(jnp.asarray(images))
     noise = jax.random.uniform(key, images.shape, images.dtype, minval=-1.0, maxval=1.0)
     return jnp.clip(images + _spread("eps", eps, images) * noise, 0.0, 1.0)
@@ -86,7 +95,12 @@ def pgd_step(
     eps: ArrayLike,
     step_size: ArrayLike | None = None,
 ) -> jax.Array:
-    """Take one step of the attack from `x`: see `pgd`."""
+    """Take one step of the attack from `x`: see `pgd`.
+
+    >>> images, loss = jnp.full((1, 1, 1, 1), 0.5), lambda x, _: jnp.sum(x, (1, 2, 3))
+    >>> round(float(augment.pgd_step(loss, images, images, [0], eps=0.2)[0, 0, 0, 0]), 3)
+    0.55
+    """
     images = as_unit(jnp.asarray(images))
     x = jnp.asarray(x, images.dtype)
     radius = _spread("eps", eps, images)

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._hints import expected_one_of
+from calib_jax._arrays import float_dtype
+from calib_jax._hints import check_choice
 from calib_jax.augment._images import as_bytes, like
 from calib_jax.augment._ops import IDENTITY, OPS, transform
 
@@ -17,7 +18,7 @@ _CHAIN_LEAST = 0.1  # smallest magnitude in the original AugMix
 def randaug(
     key: jax.Array, images: ArrayLike, magnitude: ArrayLike, op: ArrayLike | str, *, fill: int = 128
 ) -> jax.Array:
-    """Each image under one operation, as Pillow would do it, nearest neighbour.
+    """Each image under one operation, as Pillow would do it, nearest neighbor.
 
     The distortion grows with the magnitude m: rotate by 3 m degrees, shear by 0.03 m, translate by m / 30
     of the image in whole pixels, posterize to 4 - ⌊0.4 m⌋ bits (at least 1), solarize from level
@@ -36,6 +37,10 @@ def randaug(
 
     Returns:
       Images of the same shape and type.
+
+    >>> images = np.full((1, 8, 8, 3), 200, np.uint8)
+    >>> int(augment.randaug(jax.random.key(0), images, 10.0, "solarize")[0, 0, 0, 0])
+    55
     """
     if isinstance(op, str):
         op = op_number(op)
@@ -74,6 +79,13 @@ def augmix(
 
     Returns:
       Images of the same shape and type.
+
+    References:
+      Hendrycks et al., 2020, arXiv:1912.02781.
+
+    >>> images = np.full((1, 8, 8, 3), 200, np.uint8)
+    >>> int(augment.augmix(jax.random.key(0), images, lam=1.0)[0, 0, 0, 0])
+    200
     """
     if chains < 1 or (chains > 1 and depth is not None):
         raise ValueError(f"chains={chains}: expected 1, or more than 1 without a depth")
@@ -85,9 +97,9 @@ def augmix(
         depth = jax.random.randint(depth_key, (chains, *batch), 1, MAX_DEPTH + 1, jnp.int32)
     else:
         depth = _per_image("depth", depth, batch, jnp.int32)[None]
-    lam = jax.random.uniform(lam_key, batch, jnp.float32) if lam is None else lam
-    equal = jnp.ones(chains, jnp.float32)
-    weights = jax.random.dirichlet(weight_key, equal, batch) if chains > 1 else None
+    if lam is None:
+        lam = jax.random.uniform(lam_key, batch, jnp.float32)
+    dtype = float_dtype(images)  # of the mixture
     least = magnitude if chains == 1 else _CHAIN_LEAST
 
     def one_chain(number: int) -> jax.Array:
@@ -106,20 +118,25 @@ def augmix(
     def spread(x: jax.Array) -> jax.Array:
         return x[:, None, None, None]
 
-    made = [one_chain(i).astype(jnp.float32) for i in range(chains)]
-    mixed = made[0]
-    if weights is not None:
-        parts = [spread(weights[:, i]) * chain for i, chain in enumerate(made)]
-        mixed = sum(parts[1:], parts[0])
-    lam = spread(_per_image("lam", lam, batch, jnp.float32))
-    result = lam * levels.astype(jnp.float32) + (1 - lam) * mixed
+    mixed = one_chain(0).astype(dtype)
+    if chains > 1:
+        equal = jnp.ones(chains, jnp.float32)
+        weights = jax.random.dirichlet(weight_key, equal, batch, jnp.float32).astype(dtype)
+        mixed = spread(weights[:, 0]) * mixed
+        for i in range(1, chains):
+            mixed += spread(weights[:, i]) * one_chain(i).astype(dtype)
+    lam = spread(_per_image("lam", lam, batch, dtype))
+    result = lam * levels.astype(dtype) + (1 - lam) * mixed
     return like(result, images)
 
 
 def op_number(name: str) -> int:
-    """The number of an operation."""
-    if name not in OPS:
-        raise ValueError(f"op={name!r}: {expected_one_of(name, OPS)}")
+    """The number of an operation.
+
+    >>> augment.op_number("shear_x")
+    1
+    """
+    check_choice("op", name, OPS)
     return OPS.index(name)
 
 

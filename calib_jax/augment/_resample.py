@@ -16,8 +16,8 @@ from jax.scipy.ndimage import map_coordinates
 def along(image: jax.Array, rows: np.ndarray, columns: np.ndarray) -> jax.Array:
     """`rows @ image @ columns.T` for every channel; matrices `[new, old]`."""
     precision = jax.lax.Precision.HIGHEST
-    half = jnp.einsum("ij,jkc->ikc", jnp.asarray(rows, jnp.float32), image, precision=precision)
-    return jnp.einsum("ikc,lk->ilc", half, jnp.asarray(columns, jnp.float32), precision=precision)
+    half = jnp.einsum("ij,jkc->ikc", jnp.asarray(rows, image.dtype), image, precision=precision)
+    return jnp.einsum("ikc,lk->ilc", half, jnp.asarray(columns, image.dtype), precision=precision)
 
 
 def gaussian(
@@ -56,7 +56,7 @@ def filtered(image: jax.Array, kernel: np.ndarray) -> jax.Array:
     if len(taps) <= 9:
         parts = [padded[i : i + height, j : j + width] * float(kernel[i, j]) for i, j in taps]
         return sum(parts[1:], parts[0])
-    weights = jnp.asarray(kernel, jnp.float32)[:, :, None, None]
+    weights = jnp.asarray(kernel, image.dtype)[:, :, None, None]
     rows = padded.transpose(2, 0, 1)[..., None]
     out = jax.lax.conv_general_dilated(
         rows,
@@ -88,8 +88,8 @@ def streaked(image: jax.Array, radius: int, sigma: float, angle: jax.Array) -> j
         rows, columns = jnp.clip(y + down, 0, height - 1), jnp.clip(x + right, 0, width - 1)
         return total + weight * image[rows][:, columns], None
 
-    shares = jnp.asarray(weights / weights.sum(), jnp.float32)
-    offsets = (nearest(jnp.asarray(steps) * f(angle)) for f in (jnp.sin, jnp.cos))
+    shares = jnp.asarray(weights / weights.sum(), image.dtype)
+    offsets = (nearest(jnp.asarray(steps, image.dtype) * f(angle)) for f in (jnp.sin, jnp.cos))
     return jax.lax.scan(add, jnp.zeros_like(image), (shares, *offsets))[0]
 
 

@@ -7,7 +7,12 @@ from calib_jax.augment._images import check_images
 
 
 def pad_crop(key: jax.Array, images: jax.Array, padding: int) -> jax.Array:
-    """Return each image `[batch, h, w, c]` padded with zeros and cropped back at a place of its own."""
+    """Return each image `[batch, h, w, c]` padded with zeros and cropped back at a place of its own.
+
+    >>> images = np.zeros((2, 4, 4, 3), np.uint8)
+    >>> augment.pad_crop(jax.random.key(0), images, padding=1).shape
+    (2, 4, 4, 3)
+    """
     images = jnp.asarray(images)
     check_images(images)
     batch, height, width, _ = images.shape
@@ -19,7 +24,12 @@ def pad_crop(key: jax.Array, images: jax.Array, padding: int) -> jax.Array:
 
 
 def flip(key: jax.Array, images: jax.Array) -> jax.Array:
-    """Return each image `[batch, h, w, c]` mirrored left to right with probability 1/2."""
+    """Return each image `[batch, h, w, c]` mirrored left to right with probability 1/2.
+
+    >>> images = np.zeros((2, 4, 4, 3), np.uint8)
+    >>> augment.flip(jax.random.key(0), images).shape
+    (2, 4, 4, 3)
+    """
     images = jnp.asarray(images)
     check_images(images)
     mirrored = jax.random.bernoulli(key, shape=(images.shape[0], 1, 1, 1))

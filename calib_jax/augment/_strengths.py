@@ -162,6 +162,9 @@ def corruption_strengths(height: int, width: int) -> str:
 
     Returns:
       `'strengths of CIFAR-10-C, for 32 pixels'` or the like.
+
+    >>> augment.corruption_strengths(28, 28)
+    'strengths of CIFAR-10-C, for 32 pixels'
     """
     size = nearest_edition(height, width)
     return f"strengths of {EDITIONS[size]}, for {size} pixels"

@@ -55,12 +55,12 @@ def ice(key: jax.Array, image: jax.Array) -> jax.Array:
     """A window of ice for an image, of the same shape, from 0 to 1."""
     kind_key, level_key, *cloud_keys = jax.random.split(key, 4)
     kind = jax.random.randint(kind_key, (), 0, len(_ICE_COLORS))
-    between, within = jnp.asarray(_ICE_LEVELS, jnp.float32)[kind]
+    between, within = jnp.asarray(_ICE_LEVELS, image.dtype)[kind]
     coarse, fine = (plasma(k, image, d) for k, d in zip(cloud_keys, (1.6, 1.25), strict=True))
     crystals = coarse + (1 - jnp.abs(2 * fine - 1)) ** 2
     crystals = (crystals - jnp.mean(crystals)) / jnp.maximum(jnp.std(crystals), 1e-6)
     level = between * jax.random.normal(level_key, (), image.dtype) + within * crystals
-    color = jnp.asarray(_ICE_COLORS, jnp.float32)[kind]
+    color = jnp.asarray(_ICE_COLORS, image.dtype)[kind]
     if image.shape[-1] != 3:
         color = jnp.mean(color, keepdims=True)
     return jnp.clip((color[None, None] + level[..., None]) / 255, 0, 1)
@@ -100,6 +100,6 @@ def spatter(
         drops = levels * shading(levels)
         drops = strength * drops / jnp.maximum(jnp.max(drops), 1e-6)
         return image + drops * color
-    drops = gaussian((layer > threshold).astype(jnp.float32), strength)
+    drops = gaussian((layer > threshold).astype(image.dtype), strength)
     drops = jnp.where(drops < 0.8, 0.0, drops)
     return image * (1 - drops) + drops * color

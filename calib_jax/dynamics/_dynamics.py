@@ -35,6 +35,9 @@ def margin(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
 
     Returns:
       `[batch]`
+
+    >>> dynamics.margin([[3.0, 1.0, 0.0], [3.0, 1.0, 0.0]], [0, 1]).tolist()
+    [2.0, -2.0]
     """
     logits = above_floor(as_logits(logits))
     labels = as_hard_labels(labels, logits)
@@ -51,7 +54,11 @@ class AumState(NamedTuple):
 
 
 def aum_init(n: int) -> AumState:
-    """Return the state before any of the `n` examples was seen."""
+    """Return the state before any of the `n` examples was seen.
+
+    >>> dynamics.aum_init(2).seen.tolist()
+    [0.0, 0.0]
+    """
     check_not_empty((n,))
     return AumState(*[jnp.zeros(n, jnp.float32) for _ in AumState._fields])
 
@@ -74,6 +81,10 @@ def aum_update(
 
     Returns:
       The new state.
+
+    >>> state = dynamics.aum_update(dynamics.aum_init(2), [1], [[3.0, 1.0]], [0])
+    >>> state.total.tolist()
+    [0.0, 2.0]
     """
     margins = margin(logits, labels).astype(state.total.dtype)
     rows = _rows(ids, weights, state.seen.shape[0], margins.shape)
@@ -84,7 +95,12 @@ def aum_update(
 
 
 def aum_values(state: AumState) -> jax.Array:
-    """Return the area under the margin: the mean margin over the times seen `[n]`; NaN if never."""
+    """Return the area under the margin: the mean margin over the times seen `[n]`; NaN if never.
+
+    >>> state = dynamics.aum_update(dynamics.aum_init(2), [1], [[3.0, 1.0]], [0])
+    >>> dynamics.aum_values(state).tolist()
+    [nan, 2.0]
+    """
     return state.total / jnp.where(state.seen > 0, state.seen, jnp.nan)
 
 
@@ -117,7 +133,11 @@ class DataMapState(NamedTuple):
 
 
 def datamap_init(n: int) -> DataMapState:
-    """Return the state before any of the `n` examples was seen."""
+    """Return the state before any of the `n` examples was seen.
+
+    >>> dynamics.datamap_init(2).seen.tolist()
+    [0.0, 0.0]
+    """
     check_not_empty((n,))
     return DataMapState(*[jnp.zeros(n, jnp.float32) for _ in DataMapState._fields])
 
@@ -129,7 +149,12 @@ def datamap_update(
     labels: ArrayLike,
     weights: ArrayLike | None = None,
 ) -> DataMapState:
-    """Add a step's gold probabilities and hits. Arguments as in `aum_update`."""
+    """Add a step's gold probabilities and hits. Arguments as in `aum_update`.
+
+    >>> state = dynamics.datamap_update(dynamics.datamap_init(2), [1], [[0.0, 0.0]], [0])
+    >>> state.first.tolist()
+    [0.0, 0.5]
+    """
     logits = as_logits(logits)
     labels = as_hard_labels(labels, logits)
     dtype = state.first.dtype
@@ -151,7 +176,12 @@ def datamap_update(
 
 
 def datamap_values(state: DataMapState) -> DataMap:
-    """Return the data map so far; NaN for examples never seen."""
+    """Return the data map so far; NaN for examples never seen.
+
+    >>> state = dynamics.datamap_update(dynamics.datamap_init(1), [0], [[0.0, 0.0]], [0])
+    >>> dynamics.datamap_values(state).confidence.tolist()
+    [0.5]
+    """
     times = jnp.where(state.seen > 0, state.seen, jnp.nan)
     mean = state.deviation / times
     variance = state.deviation_squared / times - mean**2
@@ -173,6 +203,9 @@ def median_split(values: ArrayLike) -> jax.Array:
 
     Returns:
       bool `[n]`
+
+    >>> dynamics.median_split([0.1, 0.9, 0.5, 0.7]).tolist()
+    [False, True, False, True]
     """
     values = as_floats(values)
     check_not_empty(values.shape)

@@ -24,7 +24,14 @@ class AdaFocalState(NamedTuple):
 
 
 def adafocal_init(num_bins: int = 15, gamma: float = 1.0) -> AdaFocalState:
-    """Bins of equal width, all with the same gamma (algorithm 1, lines 2 and 3)."""
+    """Bins of equal width, all with the same gamma (algorithm 1, lines 2 and 3).
+
+    References:
+      Ghosh et al., 2022, arXiv:2211.11838.
+
+    >>> losses.adafocal_init(num_bins=4).edges.tolist()
+    [0.25, 0.5, 0.75]
+    """
     if num_bins < 1:
         raise ValueError(f"num_bins={num_bins}: expected at least 1")
     edges = jnp.arange(1, num_bins, dtype=jnp.float32) / num_bins
@@ -41,6 +48,12 @@ def adafocal(logits: ArrayLike, labels: ArrayLike, state: AdaFocalState) -> jax.
 
     Returns:
       `[batch]`
+
+    References:
+      Ghosh et al., 2022, arXiv:2211.11838.
+
+    >>> round(float(losses.adafocal([[2.0, 0.0]], [0], losses.adafocal_init())[0]), 4)
+    0.0151
     """
     return focal_by_probability(logits, labels, lambda p: look_up(state.edges, state.gamma, p))
 
@@ -69,7 +82,7 @@ def adafocal_update(
     was smaller than `switch` from the start.
 
     Paper: bins of validation confidences looked up with training probabilities, sides of the
-    intervals left open; here: the edge lies half-way between the neighbouring bins' examples, so
+    intervals left open; here: the edge lies half-way between the neighboring bins' examples, so
     that statistics and look-up agree about every value.
 
     All bins are updated in one vectorized pass. `adafocal_trajectory` scans several updates.
@@ -90,6 +103,10 @@ def adafocal_update(
 
     References:
       Ghosh et al. (2022), arXiv:2211.11838.
+
+    >>> state = losses.adafocal_init(num_bins=1)
+    >>> round(float(losses.adafocal_update(state, [0.9, 0.9], [1, 0]).gamma[0]), 3)  # exp(0.4)
+    1.492
     """
     bins = bin_stats(
         confidence, correct, num_bins=state.gamma.shape[0], scheme="mass", weights=weights

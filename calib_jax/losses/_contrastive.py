@@ -37,7 +37,7 @@ def label_aware_contrastive(
     and 0 for an anchor alone in its class. The helper network receives gradient too.
 
     Args:
-      features: `[batch, dim]`, normalised here.
+      features: `[batch, dim]`, normalized here.
       labels: integers `[batch]`.
       helper_logits: the weighting network's logits `[batch, num_classes]`.
       tau: temperature of the similarities.
@@ -46,6 +46,11 @@ def label_aware_contrastive(
 
     Returns:
       `[batch]`
+
+    >>> features, helper_logits = [[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]], [[0.0, 0.0]] * 3
+    >>> loss = losses.label_aware_contrastive(features, [0, 0, 1], helper_logits, tau=0.3)
+    >>> [round(float(x), 3) for x in loss]
+    [-0.313, -0.139, -0.0]
     """
     dtype = float_dtype(features, helper_logits)
     helper_logits = above_floor(as_logits(helper_logits).astype(dtype))

@@ -38,6 +38,9 @@ def mmce(
 
     Returns:
       scalar
+
+    >>> round(float(losses.mmce([[2.0, 0.0], [0.0, 1.0]], [0, 0])), 4)
+    0.1072
     """
     r, c, w = _confidence_and_correct(logits, labels, weights)
     gap = w * (c - r)
@@ -49,7 +52,7 @@ def mmce_weighted(
     labels: ArrayLike,
     *,
     width: float = 0.4,
-    double_normalised: bool = False,
+    double_normalized: bool = False,
     weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Weighted MMCE, which balances correct and incorrect examples: a scalar.
@@ -65,11 +68,14 @@ def mmce_weighted(
       logits: `[batch, num_classes]`.
       labels: integers `[batch]` or soft `[batch, num_classes]` (their largest class counts).
       width: of the Laplacian kernel.
-      double_normalised: reproduce the published codes; a weight is then a number of examples.
+      double_normalized: reproduce the published codes; a weight is then a number of examples.
       weights: `[batch]`, 0 for padding.
 
     Returns:
       scalar
+
+    >>> round(float(losses.mmce_weighted([[2.0, 0.0], [0.0, 1.0]], [0, 0])), 4)
+    0.6548
     """
     r, c, w = _confidence_and_correct(logits, labels, weights)
     kernel = _laplacian(r, width)
@@ -79,7 +85,7 @@ def mmce_weighted(
     m, n = jnp.where(both, m, 1.0), jnp.where(both, n, 1.0)
 
     def norm(pairs: jax.Array) -> jax.Array:
-        return pairs * (pairs + 1e-5) if double_normalised else pairs
+        return pairs * (pairs + 1e-5) if double_normalized else pairs
 
     squared = (
         _quadratic(right, right, kernel) / norm(m * m)
@@ -102,6 +108,9 @@ def mdca(logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = No
 
     Returns:
       scalar
+
+    >>> round(float(losses.mdca([[2.0, 0.0], [0.0, 1.0]], [0, 0])), 4)
+    0.4251
     """
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
@@ -134,6 +143,9 @@ def mbls(
 
     Returns:
       scalar
+
+    >>> float(losses.mbls([[15.0, 0.0]], [0], margin=10.0))
+    2.5
     """
     logits = as_logits(logits)
     labels = as_labels(labels, logits)

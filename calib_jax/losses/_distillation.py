@@ -42,6 +42,13 @@ def distillation(
 
     Returns:
       `[batch]`
+
+    References:
+      Hinton et al., 2015, arXiv:1503.02531.
+
+    >>> student, teacher = [[1.0, 0.0]], [[0.0, 0.0]]
+    >>> round(float(losses.distillation(student, teacher, [0], weight=0.5)[0]), 4)
+    0.2167
     """
     student = above_floor(as_logits(student_logits))
     teacher = jax.lax.stop_gradient(above_floor(as_logits(teacher_logits).astype(student.dtype)))
@@ -60,6 +67,10 @@ def distillation(
 
 
 def teacher_annealing(step: ArrayLike, total_steps: ArrayLike) -> jax.Array:
-    """Return the distillation weight that falls linearly from 1 at step 0 to 0 at `total_steps`."""
+    """Return the distillation weight that falls linearly from 1 at step 0 to 0 at `total_steps`.
+
+    >>> float(losses.teacher_annealing(25, 100))
+    0.75
+    """
     step = as_floats(step)
     return 1.0 - jnp.minimum(1.0, step / jnp.asarray(total_steps, step.dtype))

@@ -9,7 +9,7 @@ from calib_jax._arrays import (
     above_floor,
     as_labels,
     as_logits,
-    centred,
+    centered,
     expect,
     indicator,
     is_soft,
@@ -29,8 +29,11 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
 
     Returns:
       `[batch]`
+
+    >>> round(float(losses.cross_entropy([[2.0, 0.0]], [0])[0]), 4)
+    0.1269
     """
-    logits = centred(above_floor(as_logits(logits)))
+    logits = centered(above_floor(as_logits(logits)))
     labels = as_labels(labels, logits)
     if is_soft(labels):
         return -expect(jax.nn.log_softmax(logits), labels)
@@ -47,6 +50,9 @@ def brier(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
 
     Returns:
       `[batch]`
+
+    >>> round(float(losses.brier([[2.0, 0.0]], [0])[0]), 4)
+    0.0284
     """
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
@@ -67,6 +73,9 @@ def bsce_gra(logits: ArrayLike, labels: ArrayLike, *, norm: float = 2.0) -> jax.
 
     Returns:
       `[batch]`
+
+    >>> round(float(losses.bsce_gra([[2.0, 0.0]], [0])[0]), 4)
+    0.0036
     """
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
@@ -84,6 +93,9 @@ def logit_norm(logits: ArrayLike, labels: ArrayLike, *, tau: float = 0.04) -> ja
 
     Returns:
       `[batch]`
+
+    >>> round(float(losses.logit_norm([[2.0, 0.0]], [0], tau=1.0)[0]), 4)
+    0.3133
     """
     logits = as_logits(logits)
     masked = jnp.isneginf(logits)

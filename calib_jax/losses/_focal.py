@@ -24,7 +24,7 @@ from calib_jax._arrays import (
     as_labels,
     as_logits,
     as_per_example,
-    centred,
+    centered,
     expect,
     indicator,
     is_soft,
@@ -44,6 +44,12 @@ def focal(logits: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> jax.Array:
 
     Returns:
       `[batch]`
+
+    References:
+      Lin et al., 2017, arXiv:1708.02002.
+
+    >>> [round(float(x), 4) for x in losses.focal([[2.0, 0.0], [2.0, 0.0]], [0, 1], 2.0)]
+    [0.0018, 1.6501]
     """
     logits = as_logits(logits)
     gamma = as_per_example("gamma", gamma, logits.shape[:-1], logits.dtype)
@@ -56,6 +62,12 @@ def inverse_focal(logits: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> jax
     """`-(1 + p)^gamma log p` for `gamma >= 0` (AdaFocal's eq. 1): pushes confident examples further.
 
     Args and result as in `focal`.
+
+    References:
+      Ghosh et al., 2022, arXiv:2211.11838.
+
+    >>> round(float(losses.inverse_focal([[2.0, 0.0]], [0], 2.0)[0]), 4)
+    0.449
     """
     return focal(logits, labels, -jnp.asarray(gamma))
 
@@ -69,6 +81,12 @@ def flsd53(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
 
     Returns:
       `[batch]`
+
+    References:
+      Mukhoti et al., 2020 (NeurIPS).
+
+    >>> [round(float(x), 4) for x in losses.flsd53([[2.0, 0.0], [2.0, 0.0]], [0, 1])]
+    [0.0002, 1.1275]
     """
     return focal_by_probability(logits, labels, lambda p: jnp.where(p < 0.2, 5.0, 3.0))
 
@@ -95,6 +113,13 @@ def calfocal(
 
     Returns:
       `[batch]`
+
+    References:
+      Ghosh et al., 2022, arXiv:2211.11838.
+
+    >>> bins = metrics.bin_stats([0.9, 0.9], [1, 0], num_bins=1)
+    >>> round(float(losses.calfocal([[2.0, 0.0]], [0], bins, lam=1.0, per_sample=False)[0]), 4)
+    0.0053
     """
 
     def gamma(p: jax.Array) -> jax.Array:
@@ -120,11 +145,17 @@ def dual_focal(logits: ArrayLike, labels: ArrayLike, gamma: float = 5.0) -> jax.
 
     Returns:
       `[batch]`
+
+    References:
+      Tao et al., 2023, arXiv:2305.13665.
+
+    >>> round(float(losses.dual_focal([[2.0, 0.0]], [0])[0]), 4)
+    0.0001
     """
     logits = above_floor(as_logits(logits))
     labels = as_labels(labels, logits)
     if is_soft(labels):
-        logits = centred(logits)
+        logits = centered(logits)
         log_norm = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
         log_rest = jnp.logaddexp(_log_one_minus_all(logits), _next_below(logits) - log_norm)
         log_p = jnp.where(labels > 0, logits - log_norm, 0.0)  # as in `focal_by_probability`
@@ -152,7 +183,7 @@ def focal_by_probability(
     logits = above_floor(as_logits(logits))
     labels = as_labels(labels, logits)
     if is_soft(labels):
-        logits = centred(logits)
+        logits = centered(logits)
         # A class without label mass may be masked (logit -inf): keep it out of the gradient too.
         log_p = jnp.where(labels > 0, jax.nn.log_softmax(logits), 0.0)
         return expect(_modulated(log_p, _log_one_minus_all(logits), gamma), labels)

@@ -52,12 +52,12 @@ def brier() -> Objective:
     return Objective(lambda logits, labels, _: losses.brier(logits, labels))
 
 
-def mmce(weight: float = 2.0, width: float = 0.4, double_normalised: bool = False) -> Objective:
+def mmce(weight: float = 2.0, width: float = 0.4, double_normalized: bool = False) -> Objective:
     """Cross entropy + `weight` x weighted MMCE of the batch."""
 
     def penalty(logits: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
         return weight * losses.mmce_weighted(
-            logits, labels, width=width, double_normalised=double_normalised, weights=weights
+            logits, labels, width=width, double_normalized=double_normalized, weights=weights
         )
 
     return cross_entropy()._replace(penalty=penalty)

@@ -43,6 +43,11 @@ def bootstrap(
 
     Returns:
       `Interval`; `estimate` is the metric of the data themselves.
+
+    >>> confidence, correct, key = jnp.full(8, 0.9), jnp.ones(8), jax.random.key(0)
+    >>> interval = metrics.bootstrap(metrics.ece, confidence, correct, key=key, num_samples=4)
+    >>> round(float(interval.low), 3), round(float(interval.high), 3)
+    (0.1, 0.1)
     """
     if not 0 < level < 1:
         raise ValueError(f"level={level}: expected a value between 0 and 1")

@@ -1,5 +1,7 @@
 """How often the prediction is right."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -14,6 +16,7 @@ from calib_jax._arrays import (
     nan_where_invalid,
     weighted_mean,
 )
+from calib_jax._hints import check_choice
 from calib_jax.metrics._binning import bin_sums
 
 
@@ -29,10 +32,19 @@ def accuracy(
 
     Returns:
       scalar
+
+    >>> float(metrics.accuracy([[2.0, 0.0], [0.0, 1.0]], [0, 0]))
+    0.5
     """
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
     check_labels(labels, logits, weights)
+    weights = as_weights(weights, logits.shape[:-1], logits.dtype)
+    return _accuracy(logits, labels, weights)
+
+
+@partial(jax.jit, inline=True)
+def _accuracy(logits: jax.Array, labels: jax.Array, weights: jax.Array | None) -> jax.Array:
     return weighted_mean(correct_prediction(logits, labels), weights)
 
 
@@ -48,6 +60,9 @@ def confusion_matrix(
 
     Returns:
       `[num_classes, num_classes]`
+
+    >>> metrics.confusion_matrix([[2.0, 0.0], [0.0, 1.0]], [0, 0]).tolist()
+    [[1.0, 1.0], [0.0, 0.0]]
     """
     logits = as_logits(logits)
     labels, predicted, weight = _classes(logits, labels, weights)
@@ -74,9 +89,11 @@ def f1(
 
     Returns:
       scalar
+
+    >>> round(float(metrics.f1([[2.0, 0.0], [0.0, 1.0]], [0, 0])), 3)
+    0.333
     """
-    if average not in ("macro", "weighted"):
-        raise ValueError(f"average={average!r}: expected 'macro' or 'weighted'")
+    check_choice("average", average, ("macro", "weighted"))
     logits = as_logits(logits)
     labels, predicted, weight = _classes(logits, labels, weights)
     k = logits.shape[-1]

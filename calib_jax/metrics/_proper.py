@@ -1,5 +1,6 @@
 """Proper scores and what they are made of."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -10,12 +11,13 @@ from calib_jax._arrays import (
     as_labels,
     as_logits,
     as_weights,
+    below_top,
     check_labels,
     expect,
     indicator,
     is_soft,
     nan_where_invalid,
-    numeric_rows,
+    take_label,
     weighted_mean,
 )
 from calib_jax.metrics._binning import bin_stats
@@ -31,32 +33,56 @@ def nll(logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = Non
 
     Returns:
       scalar
+
+    >>> round(float(metrics.nll([[2.0, 0.0]], [0])), 4)
+    0.1269
     """
-    logits, labels = _checked(logits, labels, weights)
-    logits, numeric = numeric_rows(logits)
-    each = _nan_unless(numeric, -expect(jax.nn.log_softmax(logits), labels), labels, logits)
+    logits, labels, weights = _checked(logits, labels, weights)
+    return _nll(logits, labels, weights)
+
+
+@partial(jax.jit, inline=True)
+def _nll(logits: jax.Array, labels: jax.Array, weights: jax.Array | None) -> jax.Array:
+    distance, numeric = below_top(logits)
+    log_norm = jnp.log(jnp.sum(jnp.exp(distance), axis=-1))
+    if is_soft(labels):
+        each = -expect(distance - log_norm[..., None], labels)
+    else:
+        each = log_norm - take_label(distance, labels)
+    each = _nan_unless(numeric, each, labels, logits)
     return weighted_mean(each, weights)
 
 
 def brier_score(
     logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:
-    """Compute the mean of `sum_k (p_k - y_k)^2`, in [0, 2]. Arguments as in `nll`."""
-    logits, labels = _checked(logits, labels, weights)
-    logits, numeric = numeric_rows(logits)
+    """Compute the mean of `sum_k (p_k - y_k)^2`, in [0, 2]. Arguments as in `nll`.
+
+    >>> round(float(metrics.brier_score([[2.0, 0.0]], [0])), 4)
+    0.0284
+    """
+    logits, labels, weights = _checked(logits, labels, weights)
+    return _brier_score(logits, labels, weights)
+
+
+@partial(jax.jit, inline=True)
+def _brier_score(logits: jax.Array, labels: jax.Array, weights: jax.Array | None) -> jax.Array:
+    distance, numeric = below_top(logits)
     target = labels if is_soft(labels) else indicator(labels, logits.shape[-1])
-    squared = jnp.square(jax.nn.softmax(logits) - target.astype(logits.dtype))
+    squared = jnp.square(jax.nn.softmax(distance) - target.astype(logits.dtype))
     each = _nan_unless(numeric, jnp.sum(squared, axis=-1), labels, logits)
     return weighted_mean(each, weights)
 
 
 def _checked(
     logits: ArrayLike, labels: ArrayLike, weights: ArrayLike | None
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """Logits, labels and weights of one dtype, with labels that are classes."""
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
+    weights = as_weights(weights, logits.shape[:-1], logits.dtype)
     check_labels(labels, logits, weights)
-    return logits, labels
+    return logits, labels, weights
 
 
 def _nan_unless(
@@ -89,6 +115,10 @@ def brier_decomposition(
 
     Returns:
       `BrierDecomposition` of scalars
+
+    >>> parts = metrics.brier_decomposition([0.75] * 4, [1, 1, 0, 0])
+    >>> [float(x) for x in parts]
+    [0.0625, 0.0, 0.25]
     """
     bins = bin_stats(confidence, correct, **binning)
     overall = jnp.sum(bins.weight * bins.accuracy)
@@ -106,11 +136,14 @@ def refinement(
 
     `nll - refinement` is the calibration error in nats that one temperature removes. Arguments as in
     `nll`.
+
+    >>> round(float(metrics.refinement([[2.0, 0.0]] * 4, [0, 0, 0, 1])), 4)
+    0.5623
     """
-    logits, labels = _checked(logits, labels, weights)
+    logits, labels, weights = _checked(logits, labels, weights)
     # The NLL has no slope at the best temperature: the logits move it by themselves only.
     beta = jax.lax.stop_gradient(_lowest_nll(*_distances(logits, labels), weights))
-    return nll(beta * logits, labels, weights=weights)
+    return _nll(beta * logits, labels, weights)
 
 
 def inverse_temperature(
@@ -135,23 +168,26 @@ def inverse_temperature(
 
     References:
       Guo et al., 2017, arXiv:1706.04599 (temperature scaling).
+
+    >>> logits = [[2.0, 0.0]] * 4
+    >>> round(float(metrics.inverse_temperature(logits, [0, 0, 0, 1])), 3)  # log(3) / 2
+    0.549
     """
-    logits, labels = _checked(logits, labels, weights)
+    logits, labels, weights = _checked(logits, labels, weights)
     return _inverse_temperature(logits, labels, weights)
 
 
 @jax.jit
 def _inverse_temperature(
-    logits: jax.Array, labels: jax.Array, weights: ArrayLike | None
+    logits: jax.Array, labels: jax.Array, weights: jax.Array | None
 ) -> jax.Array:
-    below_top, own = _distances(jax.lax.stop_gradient(logits), labels)
-    weight = as_weights(weights, own.shape, own.dtype)
-    weight = jnp.ones_like(own) if weight is None else weight
-    gap, has_gap = _runner_up(below_top)
+    distance, own = _distances(jax.lax.stop_gradient(logits), labels)
+    weight = jnp.ones_like(own) if weights is None else weights
+    gap, has_gap = _runner_up(distance)
     mean_own = weighted_mean(own, weight)
     all_right = mean_own == 0
     smoothed = jnp.where(has_gap & all_right, -gap / (jnp.sum(weight) + 2), own)
-    beta = _lowest_nll(below_top, smoothed, weight)
+    beta = _lowest_nll(distance, smoothed, weight)
 
     with_gap = jnp.sum(jnp.where(has_gap, weight, 0.0))
     log_gap = jnp.sum(weight * jnp.log(gap)) / jnp.where(with_gap > 0, with_gap, 1.0)
@@ -160,31 +196,30 @@ def _inverse_temperature(
     return jnp.where(jnp.isnan(mean_own), jnp.nan, beta)
 
 
-def _runner_up(below_top: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _runner_up(distance: jax.Array) -> tuple[jax.Array, jax.Array]:
     """How far the runner-up is behind `[n]`, and where there is one.
 
     There is none (and a 1 stands for its distance) where all logits that are not masked are equal.
     """
-    gap = -jnp.max(jnp.where(below_top < 0, below_top, -jnp.inf), axis=-1)
+    gap = -jnp.max(jnp.where(distance < 0, distance, -jnp.inf), axis=-1)
     has_gap = jnp.isfinite(gap)
     return jnp.where(has_gap, gap, 1.0), has_gap
 
 
 def _distances(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """How far each logit `[n, num_classes]` and the label's `[n]` are from the row's largest, <= 0."""
-    logits, numeric = numeric_rows(logits)
-    below_top = logits - jnp.max(logits, axis=-1, keepdims=True)
-    return below_top, _nan_unless(numeric, expect(below_top, labels), labels, logits)
+    distance, numeric = below_top(logits)
+    return distance, _nan_unless(numeric, expect(distance, labels), labels, logits)
 
 
-def _lowest_nll(below_top: jax.Array, own: jax.Array, weights: ArrayLike | None) -> jax.Array:
+def _lowest_nll(distance: jax.Array, own: jax.Array, weights: ArrayLike | None) -> jax.Array:
     """The inverse temperature with the lowest NLL in [e^-16, e^16], by halving."""
 
     def slope(log_beta: jax.Array) -> jax.Array:
         # The largest is 1: softmax without its own shift.
-        p = jnp.exp(jnp.exp(log_beta) * below_top)
+        p = jnp.exp(jnp.exp(log_beta) * distance)
         # A masked class (logit -inf) has p = 0, and 0 * -inf is no number.
-        mean = jnp.sum(jnp.where(p > 0, p * below_top, 0.0), axis=-1) / jnp.sum(p, axis=-1)
+        mean = jnp.sum(jnp.where(p > 0, p * distance, 0.0), axis=-1) / jnp.sum(p, axis=-1)
         return weighted_mean(mean - own, weights)
 
     def halve(_: int, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

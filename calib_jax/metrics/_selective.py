@@ -18,6 +18,9 @@ def predictive_entropy(logits: ArrayLike) -> jax.Array:
 
     Returns:
       `[batch]`
+
+    >>> round(float(metrics.predictive_entropy([[0.0, 0.0]])[0]), 4)
+    0.6931
     """
     logits = as_logits(logits)
     check_not_empty(logits.shape[:-1])
@@ -41,6 +44,9 @@ def aurc(
 
     Returns:
       scalar in [0, 1]
+
+    >>> round(float(metrics.aurc([0.9, 0.8, 0.7], [1, 1, 0])), 4)
+    0.1111
     """
     error, weight = _errors_by_confidence(confidence, correct, weights)
     covered = _before(weight)
@@ -57,6 +63,9 @@ def e_aurc(
     """AURC above the least that the same number of errors allows (all of them last).
 
     Arguments as in `aurc`.
+
+    >>> round(float(metrics.e_aurc([0.9, 0.8, 0.7], [0, 1, 1])), 4)
+    0.5
     """
     error, weight = _errors_by_confidence(confidence, correct, weights)
     n, errors = jnp.sum(weight), jnp.sum(weight * error)
@@ -69,7 +78,12 @@ def e_aurc(
 def risk_coverage(
     confidence: ArrayLike, correct: ArrayLike, *, weights: ArrayLike | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """The risk-coverage curve: `coverage` `[n]` rising to 1 and the error rate at each. As `aurc`."""
+    """The risk-coverage curve: `coverage` `[n]` rising to 1 and the error rate at each. As `aurc`.
+
+    >>> coverage, risk = metrics.risk_coverage([0.9, 0.8], [1, 0])
+    >>> coverage.tolist(), risk.tolist()
+    ([0.5, 1.0], [0.0, 0.5])
+    """
     error, weight = _errors_by_confidence(confidence, correct, weights)
     covered = jnp.cumsum(weight)
     risk = jnp.cumsum(weight * error) / jnp.maximum(covered, 1e-30)
@@ -89,6 +103,9 @@ def auroc(
 
     Returns:
       scalar; NaN if one of the two kinds is missing.
+
+    >>> float(metrics.auroc([0.9, 0.8, 0.7, 0.1], [1, 0, 1, 0]))
+    0.75
     """
     positive, negative, first, last = _by_score(scores, positives, weights)
     below = running_sums(negative)
@@ -107,6 +124,9 @@ def fpr_at_tpr(
     """The smallest false positive rate at which the true positive rate is at least `tpr`.
 
     An example counts as positive if its score reaches the threshold. Arguments as in `auroc`.
+
+    >>> float(metrics.fpr_at_tpr([0.9, 0.8, 0.7, 0.1], [1, 0, 1, 0]))
+    0.5
     """
     false, true = roc_curve(scores, positives, weights=weights)
     rate = jnp.min(jnp.where(true >= tpr - 1e-6, false, 1.0))
@@ -121,6 +141,10 @@ def roc_curve(
 
     A point for every example's score as the threshold, which it reaches; examples of the same score
     enter together. Arguments as in `auroc`; the rate of a kind that is missing is NaN.
+
+    >>> false, true = metrics.roc_curve([0.9, 0.8], [1, 0])
+    >>> false.tolist(), true.tolist()
+    ([0.0, 0.0, 1.0], [0.0, 1.0, 1.0])
     """
     positive, negative, first, _ = _by_score(scores, positives, weights)
 

@@ -51,6 +51,9 @@ def smooth_ece(
 
     Returns:
       scalar in [0, 1]
+
+    >>> round(float(metrics.smooth_ece([0.9, 0.9], [1, 0])), 2)
+    0.4
     """
     return smooth_curve(confidence, correct, bandwidth=bandwidth, weights=weights).error
 
@@ -68,6 +71,9 @@ def smooth_curve(
     The cosines `cos(pi k t)` are the eigenfunctions of smoothing with a reflected Gaussian: the
     residuals are put on a fine grid once, and each bandwidth costs a product and an inverse cosine
     transform of that grid, whatever the number of examples.
+
+    >>> metrics.smooth_curve([0.9, 0.6], [1, 0]).confidence.shape
+    (4096,)
     """
     bins = bin_stats(confidence, correct, num_bins=_GRID, weights=weights)
     total = jnp.sum(bins.count)

@@ -29,6 +29,10 @@ def summary(
 
     Returns:
       `{name: scalar}`, fractions
+
+    >>> values = metrics.summary([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+    >>> float(values["accuracy"]), round(float(values["nll"]), 4)
+    (0.5, 0.7201)
     """
     logits = as_logits(logits)
     labels = as_hard_labels(labels, logits)

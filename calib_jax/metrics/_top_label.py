@@ -1,5 +1,7 @@
 """From scores to what top-label calibration compares: confidence and correctness."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -7,11 +9,11 @@ from jax.typing import ArrayLike
 from calib_jax._arrays import (
     as_labels,
     as_logits,
+    below_top,
     check_labels,
     correct_prediction,
     is_soft,
     nan_where_invalid,
-    numeric_rows,
     take_label,
 )
 
@@ -25,25 +27,39 @@ def top_label(logits: ArrayLike, labels: ArrayLike) -> tuple[jax.Array, jax.Arra
 
     Returns:
       confidence `[batch]`, correct `[batch]` in {0, 1}
+
+    >>> confidence, correct = metrics.top_label([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+    >>> [round(float(x), 3) for x in confidence], correct.tolist()
+    ([0.881, 0.731], [1.0, 0.0])
     """
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
     check_labels(labels, logits)
+    return _top_label(logits, labels)
+
+
+@partial(jax.jit, inline=True)
+def _top_label(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     _, correct = _first_max(logits, labels)
-    logits, numeric = numeric_rows(logits)
-    top = jnp.max(logits, axis=-1, keepdims=True)
-    confidence = 1 / jnp.sum(jnp.exp(logits - top), axis=-1)
+    distance, numeric = below_top(logits)
+    confidence = 1 / jnp.sum(jnp.exp(distance), axis=-1)
     return jnp.where(numeric, confidence, jnp.nan), correct
 
 
 def top_label_probs(probs: ArrayLike, labels: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    """Return `top_label` for probabilities `[batch, num_classes]`."""
+    """Return `top_label` for probabilities `[batch, num_classes]`.
+
+    >>> confidence, correct = metrics.top_label_probs([[0.75, 0.25]], [1])
+    >>> confidence.tolist(), correct.tolist()
+    ([0.75], [0.0])
+    """
     probs = as_logits(probs)
     labels = as_labels(labels, probs)
     check_labels(labels, probs)
     return _first_max(probs, labels)
 
 
+@partial(jax.jit, inline=True)
 def _first_max(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The largest score, and whether the first class that has it is the label (NaN: no class)."""
     top = jnp.max(scores, axis=-1)

@@ -14,7 +14,8 @@ from calib_jax._arrays import (
     as_hard_labels,
     as_logits,
     as_weights,
-    centred,
+    at_most,
+    centered,
     check_labels,
     is_readable,
     is_valid,
@@ -93,25 +94,33 @@ def nan_unless(valid: jax.Array, params: Params) -> Params:
 
 
 def looks_like_probabilities(scores: ArrayLike) -> bool:
-    """Whether every row of `scores` `[n, num_classes]` is non-negative and sums to one."""
+    """Whether every row of `scores` `[n, num_classes]` is non-negative and sums to one.
+
+    >>> posthoc.looks_like_probabilities([[0.5, 0.5]]), posthoc.looks_like_probabilities([[2.0, 0.0]])
+    (True, False)
+    """
     scores = as_floats(scores)
     sums = jnp.sum(scores, axis=-1)
     return bool(jnp.all(scores >= 0) & jnp.all(jnp.abs(sums - 1) < 1e-3))
 
 
 def logits_from_probs(probs: ArrayLike) -> jax.Array:
-    """Logits whose softmax is `probs` `[n, num_classes]`: their logarithm, with zeros at 1e-30."""
+    """Logits whose softmax is `probs` `[n, num_classes]`: their logarithm, with zeros at 1e-30.
+
+    >>> [round(float(x), 3) for x in posthoc.logits_from_probs([[0.5, 0.5]])[0]]
+    [-0.693, -0.693]
+    """
     return jnp.log(jnp.maximum(as_floats(probs), 1e-30))
 
 
 def below_top(logits: jax.Array) -> jax.Array:
     """`logits` less the largest of their row; finite for a masked class, so that slopes are."""
-    return jnp.maximum(centred(logits), FLOOR)
+    return jnp.maximum(centered(logits), FLOOR)
 
 
 def all_right(data: FittingData) -> jax.Array:
     """Whether the label of every row has the largest logit."""
-    return weighted_mean(take_label(centred(data.logits), data.labels), data.weights) == 0
+    return weighted_mean(take_label(centered(data.logits), data.labels), data.weights) == 0
 
 
 def keep_prediction(probs: jax.Array, logits: jax.Array) -> jax.Array:
@@ -123,11 +132,10 @@ def keep_prediction(probs: jax.Array, logits: jax.Array) -> jax.Array:
     is_top = logits == jnp.max(logits, axis=-1, keepdims=True)
     top = jnp.max(jnp.where(is_top, probs, 0.0), axis=-1, keepdims=True)
     below = top * (1 - jnp.finfo(probs.dtype).eps)
-    kept = jnp.where(is_top, probs, jnp.minimum(probs, below))
-    return probs + jax.lax.stop_gradient(kept - probs)
+    return at_most(probs, jnp.where(is_top, jnp.inf, below))
 
 
-def minimise(
+def minimize(
     loss: Callable[[Params], jax.Array], params: Params, *, max_steps: int = 500
 ) -> Params:
     """L-BFGS with exact gradients, until nothing has improved for a while in float32."""

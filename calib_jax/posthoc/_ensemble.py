@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from calib_jax.posthoc._common import (
     below_top,
     fitting_data,
     keep_prediction,
-    minimise,
+    minimize,
     nan_unless,
 )
 from calib_jax.posthoc._temperature import scaled_softmax
@@ -32,6 +33,10 @@ class EnsembleTemperature:
     Attributes:
       temperature: T > 0.
       weights: `[3]`.
+
+    >>> calibrator = posthoc.EnsembleTemperature.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> round(float(calibrator([[2.0, 0.0]])[0, 0]), 2)
+    0.75
     """
 
     temperature: jax.Array
@@ -58,10 +63,14 @@ class EnsembleTemperature:
 
     def __call__(self, logits: ArrayLike) -> jax.Array:
         """Return probabilities `[n, num_classes]` with the argmax of the logits."""
-        logits = as_logits(logits)
-        w = jnp.asarray(self.weights, logits.dtype)
-        scaled, plain, uniform = _members(logits, self.temperature)
-        return keep_prediction(w[0] * scaled + w[1] * plain + w[2] * uniform, logits)
+        return _apply(as_logits(logits), self.temperature, self.weights)
+
+
+@partial(jax.jit, inline=True)
+def _apply(logits: jax.Array, temperature: ArrayLike, weights: ArrayLike) -> jax.Array:
+    w = jnp.asarray(weights, logits.dtype)
+    scaled, plain, uniform = _members(logits, temperature)
+    return keep_prediction(w[0] * scaled + w[1] * plain + w[2] * uniform, logits)
 
 
 def _members(logits: jax.Array, temperature: ArrayLike) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -79,7 +88,7 @@ def _fit(data: FittingData) -> tuple[jax.Array, jax.Array]:
     def squared_error(log_scale: jax.Array) -> jax.Array:
         return metrics.brier_score(jnp.exp(log_scale) * beta * distance, labels, weights=weights)
 
-    scale = jnp.exp(minimise(squared_error, jnp.zeros((), logits.dtype)))
+    scale = jnp.exp(minimize(squared_error, jnp.zeros((), logits.dtype)))
     scale = jnp.clip(scale, 1 / LARGEST_FACTOR, LARGEST_FACTOR)
     temperature = 1 / (jnp.where(all_right(data), 1.0, scale) * beta)
     member_weights = _simplex_weights(_members(logits, temperature), labels, weights)

@@ -22,6 +22,10 @@ class Spline:
     Attributes:
       scores: sorted confidences of the fitting data `[n]`.
       values: what each is recalibrated to `[n]`, before it is clipped to [0, 1].
+
+    >>> calibrator = posthoc.Spline.fit([[2.0, 0.0], [1.0, 0.0], [0.5, 0.0]] * 4, [0, 0, 1] * 4)
+    >>> calibrator([[2.0, 0.0]]).shape
+    (1, 2)
     """
 
     scores: jax.Array

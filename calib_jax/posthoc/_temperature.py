@@ -9,7 +9,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calib_jax import metrics
-from calib_jax._arrays import as_logits, take_label, weighted_mean
+from calib_jax._arrays import as_logits, at_most, take_label, weighted_mean
+from calib_jax._hints import check_choice
 from calib_jax.posthoc._common import FittingData, below_top, fitting_data, nan_unless
 
 _CRITERIA = ("nll", "ece", "ece_mass")
@@ -22,6 +23,10 @@ class Temperature:
 
     Attributes:
       temperature: T > 0; above 1 lowers confidence.
+
+    >>> calibrator = posthoc.Temperature.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> [round(float(p), 3) for p in calibrator([[2.0, 0.0]])[0]]
+    [0.75, 0.25]
     """
 
     temperature: jax.Array
@@ -60,8 +65,7 @@ class Temperature:
           Guo et al., 2017, arXiv:1706.04599.
         """
         data = fitting_data(logits, labels, weights)
-        if criterion not in _CRITERIA:
-            raise ValueError(f"criterion={criterion!r}: expected one of {', '.join(_CRITERIA)}")
+        check_choice("criterion", criterion, _CRITERIA)
         if grid is None and criterion == "nll":
             return cls(_by_bisection(data))
         values = np.asarray(np.arange(1, 501) / 100 if grid is None else grid)
@@ -76,6 +80,7 @@ class Temperature:
         return scaled_softmax(as_logits(logits), self.temperature)
 
 
+@partial(jax.jit, inline=True)
 def scaled_softmax(logits: jax.Array, temperature: ArrayLike) -> jax.Array:
     """`softmax(logits / temperature)` in the dtype of the logits, with their argmax.
 
@@ -84,8 +89,8 @@ def scaled_softmax(logits: jax.Array, temperature: ArrayLike) -> jax.Array:
     """
     distance = below_top(logits)
     scores = jnp.exp(distance / jnp.asarray(temperature, logits.dtype))
-    less = jnp.minimum(scores, 1 - 2 * jnp.finfo(scores.dtype).eps)
-    scores += jax.lax.stop_gradient(jnp.where(distance < 0, less - scores, 0.0))
+    just_less = 1 - 2 * jnp.finfo(scores.dtype).eps
+    scores = at_most(scores, jnp.where(distance < 0, just_less, 1.0).astype(scores.dtype))
     return scores / jnp.sum(scores, axis=-1, keepdims=True)
 
 

@@ -14,6 +14,7 @@ from calib_jax._arrays import (
     indicator,
     is_valid,
 )
+from calib_jax._hints import check_choice
 
 
 def one_hot(labels: ArrayLike, num_classes: int) -> jax.Array:
@@ -25,6 +26,9 @@ def one_hot(labels: ArrayLike, num_classes: int) -> jax.Array:
 
     Returns:
       `[batch, num_classes]`
+
+    >>> targets.one_hot([1], 3).tolist()
+    [[0.0, 1.0, 0.0]]
     """
     return _soft(labels, num_classes, float_dtype(labels))
 
@@ -59,14 +63,16 @@ def smooth(
 
     Returns:
       `[batch, num_classes]`
+
+    >>> targets.smooth([0], 3, 0.5).tolist()
+    [[0.5, 0.25, 0.25]]
     """
+    check_choice("kind", kind, ("others", "all"))
     target = _soft(labels, num_classes, float_dtype(labels, smoothing))
     sigma = _column("smoothing", smoothing, target)
     if kind == "others":
         return (1 - sigma) * target + sigma * (1 - target) / (num_classes - 1)
-    if kind == "all":
-        return (1 - sigma) * target + sigma / num_classes
-    raise ValueError(f"kind={kind!r}: expected 'others' or 'all'")
+    return (1 - sigma) * target + sigma / num_classes
 
 
 def mix(a: ArrayLike, b: ArrayLike, lam: ArrayLike) -> jax.Array:
@@ -76,6 +82,9 @@ def mix(a: ArrayLike, b: ArrayLike, lam: ArrayLike) -> jax.Array:
       a: `[batch, ...]`.
       b: like `a`.
       lam: scalar or `[batch]`.
+
+    >>> targets.mix([[1.0, 0.0]], [[0.0, 1.0]], 0.75).tolist()
+    [[0.75, 0.25]]
     """
     dtype = float_dtype(a, b)
     a, b = jnp.asarray(a, dtype), jnp.asarray(b, dtype)
@@ -95,6 +104,9 @@ def autolabel(labels: ArrayLike, confidence: ArrayLike, num_classes: int) -> jax
 
     Returns:
       `[batch, num_classes]`
+
+    >>> targets.autolabel([0], 0.5, 3).tolist()
+    [[0.5, 0.25, 0.25]]
     """
     target = _soft(labels, num_classes, float_dtype(labels, confidence))
     c = _column("confidence", confidence, target)
@@ -126,6 +138,9 @@ def autolabel_mixup(
 
     Returns:
       `[batch, num_classes]`
+
+    >>> targets.autolabel_mixup([1], [0], 0.25, 0.75, 3).tolist()
+    [[0.75, 0.25, 0.0]]
     """
     dtype = float_dtype(lam_minor, confidence)
     major, minor = (_soft(labels, num_classes, dtype) for labels in (labels_major, labels_minor))
@@ -157,6 +172,9 @@ def ccat(
 
     Returns:
       `[batch, num_classes]`
+
+    >>> targets.ccat([0, 0], [0.0, 1.0], 1.0, 4).tolist()
+    [[1.0, 0.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]]
     """
     target = _soft(labels, num_classes, float_dtype(labels, distance))
     distance, eps = _column("distance", distance, target), _column("eps", eps, target)
@@ -185,6 +203,9 @@ def autolabel_update(
 
     Returns:
       `[buckets]`
+
+    >>> round(float(targets.autolabel_update(1.0, 0.1, 0.9, 0.8, 0.5)), 3)
+    0.95
     """
     dtype = float_dtype(confidence)
     confidence, ece, mean_confidence, accuracy, alpha = (

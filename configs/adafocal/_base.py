@@ -17,7 +17,7 @@ def base_config():
     config = experiment.default_config()
     config.seeds = (0, 1, 2, 3, 4)
     config.method.name = "cross_entropy,brier,mmce,label_smoothing,flsd53,adafocal"
-    config.method.mmce.double_normalised = True  # the form for which its weight of 2 was published
+    config.method.mmce.double_normalized = True  # the form for which its weight of 2 was published
     config.method.watch_bins = True
     config.calibrate = ("temperature_ece_mass", "ets", "spline")
     return config

@@ -15,7 +15,7 @@ def get_config():
     config = experiment.default_config()
     config.seeds = (0, 1, 2)
     config.method.name = "cross_entropy,brier,mmce,label_smoothing,flsd53,adafocal"
-    config.method.mmce.double_normalised = True  # the form for which its weight of 2 was published
+    config.method.mmce.double_normalized = True  # the form for which its weight of 2 was published
     config.method.watch_bins = True
     config.data.name = "newsgroups"
     config.data.options.by_date = False  # True: a shift in time

@@ -56,7 +56,7 @@ def test_mmce_weighted_twice_normalized_divides_by_pairs_plus_1e_5():
     # m = n = 1: the squares .0625 + .36 - 2 * .25 * .6 e^-.375, divided by 1.00001
     with jax.enable_x64(True):
         squared = 0.0625 + 0.36 - 0.3 * math.exp(-0.375)
-        got = losses.mmce_weighted(TWO, TWO_LABELS, double_normalised=True)
+        got = losses.mmce_weighted(TWO, TWO_LABELS, double_normalized=True)
         np.testing.assert_allclose(got, math.sqrt(squared / 1.00001 + 1e-10), rtol=1e-12)
         got = losses.mmce_weighted(TWO, TWO_LABELS)
         np.testing.assert_allclose(got, math.sqrt(squared + 1e-10), rtol=1e-12)

@@ -32,7 +32,7 @@ def mmce_oracle(logits, labels, width=0.4):
     return total / n**2
 
 
-def mmce_weighted_oracle(logits, labels, width=0.4, double_normalised=False):
+def mmce_weighted_oracle(logits, labels, width=0.4, double_normalized=False):
     r, c = top_label(logits, labels)
     right, wrong = (
         [v for v, t in zip(r, c, strict=True) if t],
@@ -48,7 +48,7 @@ def mmce_weighted_oracle(logits, labels, width=0.4, double_normalised=False):
     a = sum((1 - s) * (1 - t) * kernel(s, t) for s in right for t in right) / m**2
     b = sum(s * t * kernel(s, t) for s in wrong for t in wrong) / n**2
     x = sum((1 - s) * t * kernel(s, t) for s in right for t in wrong) / (m * n)
-    if double_normalised:
+    if double_normalized:
         a, b, x = a / (m**2 + 1e-5), b / (n**2 + 1e-5), x / (m * n + 1e-5)
     return math.sqrt(a + b - 2 * x + 1e-10)
 
@@ -102,7 +102,7 @@ def test_mmce_weighted_hand_number():
     # sqrt(.0625 + .36 - .20618678 + 1e-10) = .46509485; with m = n = 1 the second
     # normalisation divides by 1.00001 only
     np.testing.assert_allclose(losses.mmce_weighted(TWO, TWO_LABELS), 0.46509485, rtol=1e-5)
-    twice = losses.mmce_weighted(TWO, TWO_LABELS, double_normalised=True)
+    twice = losses.mmce_weighted(TWO, TWO_LABELS, double_normalized=True)
     np.testing.assert_allclose(twice, 0.46509485 / math.sqrt(1.00001), rtol=1e-5)
 
 
@@ -129,7 +129,7 @@ CASES = {
     "mmce_weighted-double": (
         losses.mmce_weighted,
         mmce_weighted_oracle,
-        {"double_normalised": True},
+        {"double_normalized": True},
     ),
     "mdca": (losses.mdca, lambda z, y: mdca_oracle(z, np.eye(3)[y]), {}),
     "mbls": (losses.mbls, lambda z, y, margin: mbls_oracle(z, margin), {"margin": 1.5}),
@@ -209,10 +209,10 @@ def test_mmce_weighted_scale_does_not_shrink_with_the_batch(data):
     # the published double normalisation halves it
     logits, labels, _ = data
     again, again_labels = np.tile(logits, (2, 1)), np.tile(labels, 2)
-    run = jax.jit(losses.mmce_weighted, static_argnames="double_normalised")
+    run = jax.jit(losses.mmce_weighted, static_argnames="double_normalized")
     for double, factor in ((False, 1.0), (True, 0.5)):
-        once = run(logits, labels, double_normalised=double)
-        twice = run(again, again_labels, double_normalised=double)
+        once = run(logits, labels, double_normalized=double)
+        twice = run(again, again_labels, double_normalized=double)
         np.testing.assert_allclose(twice, factor * once, rtol=1e-4)
 
 
@@ -220,7 +220,7 @@ def test_mmce_weighted_scale_does_not_shrink_with_the_batch(data):
 def test_mmce_weighted_with_one_set_empty_is_zero_with_finite_gradient(double):
     logits = np.array([[2.0, 0.0, -1.0], [3.0, 1.0, 0.5]], np.float32)
     run = jax.jit(
-        jax.value_and_grad(lambda z, y: losses.mmce_weighted(z, y, double_normalised=double))
+        jax.value_and_grad(lambda z, y: losses.mmce_weighted(z, y, double_normalized=double))
     )
     for labels in (np.array([0, 0]), np.array([1, 2])):  # all right, all wrong
         value, grad = run(logits, labels)

@@ -115,9 +115,9 @@ def test_t_squared_keeps_the_gradient_scale_of_a_scaled_student(data):
             )
         )(student)
 
-    # for large T: T^2 * (1/T) * (softmax(s/T) - softmax(t/T)) -> centred (s - t) / K
-    centred = student - teacher
-    want = (centred - centred.mean(1, keepdims=True)) / 3
+    # for large T: T^2 * (1/T) * (softmax(s/T) - softmax(t/T)) -> centered (s - t) / K
+    centered = student - teacher
+    want = (centered - centered.mean(1, keepdims=True)) / 3
     np.testing.assert_allclose(slope(300.0), want, rtol=5e-2, atol=2e-2)
 
 

@@ -62,7 +62,7 @@ def test_mmce_of_weight_2_beside_cross_entropy(accuracy: float, double: bool, sh
     cross_entropy = (probs - np.eye(K)[labels]) / B
     assert np.linalg.norm(want) / np.linalg.norm(cross_entropy) == pytest.approx(share, rel=0.02)
 
-    penalty = methods.OBJECTIVES["mmce"](double_normalised=double).penalty
+    penalty = methods.OBJECTIVES["mmce"](double_normalized=double).penalty
     assert penalty is not None
     z = np.asarray(logits, np.float32)
     got = jax.grad(lambda z: penalty(z, labels, np.ones(B, np.float32)))(z)

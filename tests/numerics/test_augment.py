@@ -6,7 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numerics._harness import Batch, Case, Suite
+import pytest
+from numerics._harness import Batch, Case, Suite, batch, strict
 
 from calib_jax import augment, losses
 
@@ -119,3 +120,31 @@ class TestAugment(Suite):
             empty=False,
         ),
     )  # fmt: skip
+
+
+# The grid above is slow for most of these. Tracing finds what fails by its types: severity 1 and 5 are
+# both liquids of spatter.
+TYPED = {
+    **{
+        f"{name} {severity}": functools.partial(augment.corrupt, name=name, severity=severity)
+        for name in augment.CORRUPTIONS
+        for severity in (1, 5)
+    },
+    "augmix": functools.partial(augment.augmix, chains=3),
+    **{
+        f"randaug {dtype}": functools.partial(
+            augment.randaug, magnitude=np.arange(8, dtype=dtype), op=np.arange(8, dtype=dtype)
+        )
+        for dtype in ("int32", "int64")
+    },
+}
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_types_under_strict_promotion(name: str) -> None:
+    with strict():
+        for dtype in (jnp.uint8, jnp.float32, jnp.float64):
+            made = jax.eval_shape(
+                TYPED[name], jax.random.key(0), jnp.asarray(images(batch())["images"], dtype)
+            )
+            assert made.dtype == dtype
