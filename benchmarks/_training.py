@@ -59,7 +59,7 @@ def make_trainer(
 
 @functools.cache
 def one_step(method: str, model: str, batch: int) -> "OneStep":
-    """Compiled once, whoever asks first."""
+    """Return the trainer of a method, compiled once."""
     return OneStep(make_trainer(method, batch, train_set=images(batch), model=model))
 
 

@@ -172,7 +172,7 @@ def _torch(rows: int, layers: int, length: int, *, guided: bool) -> Call:
 
 
 def _snli(number: int) -> data.Dataset | None:
-    """Real pairs with the lengths that they really have, where they are at hand."""
+    """Return real pairs with their real lengths, if SNLI is available."""
     folder = pathlib.Path(os.environ.get("CALIB_JAX_DATA", ""))
     tokenizer = folder / "models" / "roberta-30m"
     if not tokenizer.is_dir() or not (folder / "snli_1.0").is_dir():

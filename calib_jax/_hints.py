@@ -18,6 +18,19 @@ def expected_one_of(name: str, names: Iterable[str]) -> str:
     return f"expected {'one of ' + ', '.join(names) if names else 'none'}{hint}"
 
 
+def check_choice(key: str, name: str, names: Iterable[str]) -> None:
+    """Raise a ValueError unless a name is a known one.
+
+    Args:
+      key: Argument that has the name.
+      name: Name that was given.
+      names: Names that are known.
+    """
+    names = list(names)
+    if name not in names:
+        raise ValueError(f"{key}={name!r}: {expected_one_of(str(name), names)}")
+
+
 def differences(old: Any, new: Any, path: str = "config") -> list[str]:
     """Return what two configs, as nested dicts, disagree about, one line each.
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._hints import expected_one_of
+from calib_jax._hints import check_choice
 from calib_jax.augment import _blur, _digital, _noise, _weather
 from calib_jax.augment._images import as_unit, check_images, like
 from calib_jax.augment._strengths import STRENGTHS, nearest_edition
@@ -56,8 +56,7 @@ def corrupt(key: jax.Array, images: ArrayLike, name: str, severity: int) -> jax.
     176
     """
     images = jnp.asarray(images)
-    if name not in _CORRUPTIONS:
-        raise ValueError(f"name={name!r}: {expected_one_of(name, CORRUPTIONS)}")
+    check_choice("name", name, CORRUPTIONS)
     if not isinstance(severity, int) or not 1 <= severity <= 5:
         raise ValueError(f"severity={severity!r}: expected 1, 2, 3, 4 or 5")
     check_images(images)

@@ -9,7 +9,7 @@ import numpy as np
 
 from calib_jax.augment._resample import gaussian, pixelated, sampled
 
-# What ISO/IEC 10918-1 gives as examples of quantisation, in its annex K: brightness and colour.
+# What ISO/IEC 10918-1 gives as examples of quantization, in its annex K: brightness and color.
 _LUMA = np.array([
     [16, 11, 10, 16, 24, 40, 51, 61], [12, 12, 14, 19, 26, 58, 60, 55],
     [14, 13, 16, 24, 40, 57, 69, 56], [14, 17, 22, 29, 51, 87, 80, 62],
@@ -79,21 +79,21 @@ def elastic_transform(
 
 
 def jpeg_compression(key: jax.Array, image: jax.Array, setting: int) -> jax.Array:
-    """What a JPEG file of a quality keeps: quantised cosines of 8x8 blocks, half of the colours."""
+    """What a JPEG file of a quality keeps: quantized cosines of 8x8 blocks, half of the colors."""
     if image.shape[-1] != 3:
-        levels = _quantised(255 * image - 128, _table(_LUMA, setting), 8) + 128
+        levels = _quantized(255 * image - 128, _table(_LUMA, setting), 8) + 128
         return _levels(levels) / 255
     red, green, blue = (255 * image[..., i : i + 1] for i in range(3))
     luma = _GREY[0] * red + _GREY[1] * green + _GREY[2] * blue
     chroma = jnp.concatenate([(blue - luma) / 1.772, (red - luma) / 1.402], -1)
     height, width = image.shape[:2]
-    luma = _levels(_quantised(_levels(luma) - 128, _table(_LUMA, setting), 8) + 128)
+    luma = _levels(_quantized(_levels(luma) - 128, _table(_LUMA, setting), 8) + 128)
     padded = _padded(_levels(chroma + 128) - 128, 16)
     halved = padded.reshape(padded.shape[0] // 2, 2, padded.shape[1] // 2, 2, 2).mean((1, 3))
     # Means of four levels, to whole ones: up from 3/4 and from 1/2 on, by turns.
     turns = jnp.asarray(np.resize([0.25, 0.5], halved.shape[1]), halved.dtype)
     halved = jnp.floor(halved + turns[None, :, None])
-    halved = _levels(_quantised(halved, _table(_CHROMA, setting), 8) + 128) - 128
+    halved = _levels(_quantized(halved, _table(_CHROMA, setting), 8) + 128) - 128
     chroma = jnp.round(jax.image.resize(halved, padded.shape, "linear")[:height, :width])
     cb, cr = chroma[..., :1], chroma[..., 1:]
     red, blue = luma + 1.402 * cr, luma + 1.772 * cb
@@ -114,12 +114,12 @@ def _levels(values: jax.Array) -> jax.Array:
 
 
 def _table(table: np.ndarray, quality: int) -> np.ndarray:
-    """The steps of quantisation for a quality, by the convention of the Independent JPEG Group."""
+    """The steps of quantization for a quality, by the convention of the Independent JPEG Group."""
     percent = 5000 // quality if quality < 50 else 200 - 2 * quality
     return np.clip((table * percent + 50) // 100, 1, 255)
 
 
-def _quantised(channels: jax.Array, table: np.ndarray, block: int) -> jax.Array:
+def _quantized(channels: jax.Array, table: np.ndarray, block: int) -> jax.Array:
     """`[h, w, c]` after its blocks' cosine coefficients have been rounded to multiples of the table."""
     height, width, _ = channels.shape
     padded = _padded(channels, block)

@@ -1,7 +1,7 @@
 """Ten image operations as one pass: any of them on any image of a batch.
 
 Nothing branches. A warp that moves nothing, a mask that keeps all bits, a threshold that no level
-reaches, a range that is full already and a colour factor of 1 leave an image as it is: so every image
+reaches, a range that is full already and a color factor of 1 leave an image as it is: so every image
 goes through all of them, with the numbers of its own operation. Only equalize has to count, and counts
 for those images that ask for it. What a tone operation does to a level is arithmetic here; a table of
 256 entries would have to be looked up for every value, which costs more than to compute it.
@@ -35,7 +35,7 @@ def transform(
       images: uint8 `[batch, h, w, c]` with at most four channels.
       op: numbers in `OPS` `[batch]`; `IDENTITY` for none.
       magnitude: float32 `[batch]`, 0 to 10.
-      sign: float32 `[batch]`, -1 or 1: the direction of a warp, more colour or less.
+      sign: float32 `[batch]`, -1 or 1: the direction of a warp, more color or less.
       fill: grey level of what a warp brings into view.
 
     Returns:
@@ -47,7 +47,7 @@ def transform(
     packed = _warp(packed, _matrix((height, width), op, signed), fill, (height, width))
     # A loop between the two also keeps XLA from doing the warp again for each use of its result.
     packed = _equalize_some(packed, op == _number("equalize"), channels)
-    packed = _pack(_colour(_tone(packed, op, magnitude, channels), op, signed))
+    packed = _pack(_color(_tone(packed, op, magnitude, channels), op, signed))
     return _bytes(packed)[..., :channels].reshape(batch, height, width, channels)
 
 
@@ -191,8 +191,8 @@ def _short() -> tuple[np.ndarray, np.ndarray]:
     return index.reshape(bits.shape).astype(np.uint8), masks
 
 
-def _colour(levels: list[jax.Array], op: jax.Array, signed: jax.Array) -> list[jax.Array]:
-    """Away from grey or towards it; an image without colours stays as it is."""
+def _color(levels: list[jax.Array], op: jax.Array, signed: jax.Array) -> list[jax.Array]:
+    """Away from grey or towards it; an image without colors stays as it is."""
     if len(levels) != 3:
         return levels
     factor = jnp.where(op == _number("color"), 1 + 0.09 * signed, 1.0)[:, None]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calib_jax._arrays import float_dtype
-from calib_jax._hints import expected_one_of
+from calib_jax._hints import check_choice
 from calib_jax.augment._images import as_bytes, like
 from calib_jax.augment._ops import IDENTITY, OPS, transform
 
@@ -18,7 +18,7 @@ _CHAIN_LEAST = 0.1  # smallest magnitude in the original AugMix
 def randaug(
     key: jax.Array, images: ArrayLike, magnitude: ArrayLike, op: ArrayLike | str, *, fill: int = 128
 ) -> jax.Array:
-    """Each image under one operation, as Pillow would do it, nearest neighbour.
+    """Each image under one operation, as Pillow would do it, nearest neighbor.
 
     The distortion grows with the magnitude m: rotate by 3 m degrees, shear by 0.03 m, translate by m / 30
     of the image in whole pixels, posterize to 4 - ⌊0.4 m⌋ bits (at least 1), solarize from level
@@ -80,6 +80,9 @@ def augmix(
     Returns:
       Images of the same shape and type.
 
+    References:
+      Hendrycks et al., 2020, arXiv:1912.02781.
+
     >>> images = np.full((1, 8, 8, 3), 200, np.uint8)
     >>> int(augment.augmix(jax.random.key(0), images, lam=1.0)[0, 0, 0, 0])
     200
@@ -133,8 +136,7 @@ def op_number(name: str) -> int:
     >>> augment.op_number("shear_x")
     1
     """
-    if name not in OPS:
-        raise ValueError(f"op={name!r}: {expected_one_of(name, OPS)}")
+    check_choice("op", name, OPS)
     return OPS.index(name)
 
 

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from calib_jax._hints import expected_one_of
+
 # Batches sorted by length together: enough for little padding, few enough for random batches.
 _POOL = 32
 BATCH_SPLITS = ("halves", "each")
@@ -47,7 +49,9 @@ def split_batch(batch_size: int, num_groups: int, batch_split: str) -> tuple[int
     ((8, 8), (6, 5, 5), (16, 16))
     """
     if batch_split not in BATCH_SPLITS:
-        raise ValueError(f"batch_split={batch_split!r}: expected one of {', '.join(BATCH_SPLITS)}")
+        raise ValueError(
+            f"batch_split={batch_split!r}: {expected_one_of(batch_split, BATCH_SPLITS)}"
+        )
     if batch_split == "each":
         return (batch_size,) * num_groups
     if batch_size < num_groups:

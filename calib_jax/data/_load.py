@@ -81,7 +81,7 @@ def load(
     if name not in _READERS:
         raise ValueError(f"data set {name!r}: {expected_one_of(name, NAMES)}")
     if split not in SPLITS:
-        raise ValueError(f"split={split!r}: expected one of {', '.join(SPLITS)}")
+        raise ValueError(f"split={split!r}: {expected_one_of(split, SPLITS)}")
     reader = _READERS[name]
     known = [
         p.name for p in inspect.signature(reader).parameters.values() if p.kind is p.KEYWORD_ONLY

@@ -26,6 +26,9 @@ class AdaFocalState(NamedTuple):
 def adafocal_init(num_bins: int = 15, gamma: float = 1.0) -> AdaFocalState:
     """Bins of equal width, all with the same gamma (algorithm 1, lines 2 and 3).
 
+    References:
+      Ghosh et al., 2022, arXiv:2211.11838.
+
     >>> losses.adafocal_init(num_bins=4).edges.tolist()
     [0.25, 0.5, 0.75]
     """
@@ -45,6 +48,9 @@ def adafocal(logits: ArrayLike, labels: ArrayLike, state: AdaFocalState) -> jax.
 
     Returns:
       `[batch]`
+
+    References:
+      Ghosh et al., 2022, arXiv:2211.11838.
 
     >>> round(float(losses.adafocal([[2.0, 0.0]], [0], losses.adafocal_init())[0]), 4)
     0.0151
@@ -76,7 +82,7 @@ def adafocal_update(
     was smaller than `switch` from the start.
 
     Paper: bins of validation confidences looked up with training probabilities, sides of the
-    intervals left open; here: the edge lies half-way between the neighbouring bins' examples, so
+    intervals left open; here: the edge lies half-way between the neighboring bins' examples, so
     that statistics and look-up agree about every value.
 
     All bins are updated in one vectorized pass. `adafocal_trajectory` scans several updates.

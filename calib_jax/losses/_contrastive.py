@@ -37,7 +37,7 @@ def label_aware_contrastive(
     and 0 for an anchor alone in its class. The helper network receives gradient too.
 
     Args:
-      features: `[batch, dim]`, normalised here.
+      features: `[batch, dim]`, normalized here.
       labels: integers `[batch]`.
       helper_logits: the weighting network's logits `[batch, num_classes]`.
       tau: temperature of the similarities.

@@ -43,6 +43,9 @@ def distillation(
     Returns:
       `[batch]`
 
+    References:
+      Hinton et al., 2015, arXiv:1503.02531.
+
     >>> student, teacher = [[1.0, 0.0]], [[0.0, 0.0]]
     >>> round(float(losses.distillation(student, teacher, [0], weight=0.5)[0]), 4)
     0.2167

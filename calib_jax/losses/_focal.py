@@ -45,6 +45,9 @@ def focal(logits: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> jax.Array:
     Returns:
       `[batch]`
 
+    References:
+      Lin et al., 2017, arXiv:1708.02002.
+
     >>> [round(float(x), 4) for x in losses.focal([[2.0, 0.0], [2.0, 0.0]], [0, 1], 2.0)]
     [0.0018, 1.6501]
     """
@@ -59,6 +62,9 @@ def inverse_focal(logits: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> jax
     """`-(1 + p)^gamma log p` for `gamma >= 0` (AdaFocal's eq. 1): pushes confident examples further.
 
     Args and result as in `focal`.
+
+    References:
+      Ghosh et al., 2022, arXiv:2211.11838.
 
     >>> round(float(losses.inverse_focal([[2.0, 0.0]], [0], 2.0)[0]), 4)
     0.449
@@ -75,6 +81,9 @@ def flsd53(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
 
     Returns:
       `[batch]`
+
+    References:
+      Mukhoti et al., 2020 (NeurIPS).
 
     >>> [round(float(x), 4) for x in losses.flsd53([[2.0, 0.0], [2.0, 0.0]], [0, 1])]
     [0.0002, 1.1275]
@@ -105,6 +114,9 @@ def calfocal(
     Returns:
       `[batch]`
 
+    References:
+      Ghosh et al., 2022, arXiv:2211.11838.
+
     >>> bins = metrics.bin_stats([0.9, 0.9], [1, 0], num_bins=1)
     >>> round(float(losses.calfocal([[2.0, 0.0]], [0], bins, lam=1.0, per_sample=False)[0]), 4)
     0.0053
@@ -133,6 +145,9 @@ def dual_focal(logits: ArrayLike, labels: ArrayLike, gamma: float = 5.0) -> jax.
 
     Returns:
       `[batch]`
+
+    References:
+      Tao et al., 2023, arXiv:2305.13665.
 
     >>> round(float(losses.dual_focal([[2.0, 0.0]], [0])[0]), 4)
     0.0001

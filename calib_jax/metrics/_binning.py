@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calib_jax._arrays import as_floats, as_weights
+from calib_jax._hints import check_choice
 from calib_jax.metrics._sorting import argsort_floats, running_sums, sort_floats
 
 _FEW = 64  # bins up to here are found by comparing with every edge
@@ -151,10 +152,8 @@ def bin_stats(
 
 
 def check_binning(num_bins: int, scheme: str, closed: str) -> None:
-    if scheme not in ("width", "mass"):
-        raise ValueError(f"scheme={scheme!r}: expected 'width' or 'mass'")
-    if closed not in ("right", "left"):
-        raise ValueError(f"closed={closed!r}: expected 'right' or 'left'")
+    check_choice("scheme", scheme, ("width", "mass"))
+    check_choice("closed", closed, ("right", "left"))
     if num_bins < 1:
         raise ValueError(f"num_bins={num_bins}: expected at least 1")
 
@@ -296,7 +295,7 @@ def find_bin(inner_edges: jax.Array | np.ndarray, x: jax.Array, side: str) -> ja
     """How many of the ascending edges are below each x (`side='left'`), or at most x (`'right'`)."""
     if inner_edges.shape[0] > _FEW:
         return jnp.searchsorted(jnp.asarray(inner_edges), x, side=side).astype(jnp.int32)
-    # One comparison after the other: a loop over x that vectorises, where a search does not.
+    # One comparison after the other: a loop over x that vectorizes, where a search does not.
     index = jnp.zeros(x.shape, jnp.int32)
     for edge in inner_edges:
         beyond = (x > edge) if side == "left" else (x >= edge)
@@ -347,7 +346,7 @@ def _mass_sums(
     )
 
     middle = (below + above) / 2
-    # Neighbouring floats have no middle: the edge must still send the upper one up.
+    # neighboring floats have no middle: the edge must still send the upper one up.
     inner = jnp.clip(jnp.where(middle > below, middle, above), 0.0, 1.0)
     edges = jnp.pad(inner, (1, 1), constant_values=(0.0, 1.0))
     return edges, [count, conf, corr]

@@ -19,6 +19,7 @@ from calib_jax._arrays import (
     indicator,
     nan_where_invalid,
 )
+from calib_jax._hints import check_choice
 from calib_jax.metrics._binning import (
     BinStats,
     bin_stats,
@@ -169,6 +170,9 @@ def ece_debiased(
     Returns:
       scalar
 
+    References:
+      Kumar et al., 2019 (NeurIPS).
+
     >>> round(float(metrics.ece_debiased([0.9] * 4, [0, 0, 0, 0], num_bins=1)), 3)
     0.9
     """
@@ -220,8 +224,7 @@ def ece_sweep(
     0.1
     """
     confidence, correct, weight = check_binary(confidence, correct, weights)
-    if scheme not in ("width", "mass"):
-        raise ValueError(f"scheme={scheme!r}: expected 'width' or 'mass'")
+    check_choice("scheme", scheme, ("width", "mass"))
     n = confidence.shape[0]
     limit = min(max_bins, n)
     cumulative = _Cumulative(confidence, correct, weight)

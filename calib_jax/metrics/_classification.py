@@ -16,6 +16,7 @@ from calib_jax._arrays import (
     nan_where_invalid,
     weighted_mean,
 )
+from calib_jax._hints import check_choice
 from calib_jax.metrics._binning import bin_sums
 
 
@@ -92,8 +93,7 @@ def f1(
     >>> round(float(metrics.f1([[2.0, 0.0], [0.0, 1.0]], [0, 0])), 3)
     0.333
     """
-    if average not in ("macro", "weighted"):
-        raise ValueError(f"average={average!r}: expected 'macro' or 'weighted'")
+    check_choice("average", average, ("macro", "weighted"))
     logits = as_logits(logits)
     labels, predicted, weight = _classes(logits, labels, weights)
     k = logits.shape[-1]

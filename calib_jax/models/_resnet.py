@@ -15,6 +15,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from calib_jax._hints import expected_one_of
+
 # Uniform in +-1/sqrt(fan_in), as in the AdaFocal paper's networks; He: arXiv:1502.01852.
 UNIFORM_FAN_IN = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
 HE_FAN_OUT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
@@ -71,7 +73,7 @@ def conv(
 def stem_shape(stem: str) -> tuple[int, int]:
     """Return kernel size and stride of the first convolution."""
     if stem not in _STEMS:
-        raise ValueError(f"stem={stem!r}: expected one of {', '.join(_STEMS)}")
+        raise ValueError(f"stem={stem!r}: {expected_one_of(stem, _STEMS)}")
     return _STEMS[stem]
 
 

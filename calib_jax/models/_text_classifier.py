@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from calib_jax._hints import expected_one_of
 from calib_jax.models._encoder import Dropout, Encoder, EncoderConfig, gelu
 
 # The layers of each head between the first token's hidden state and the last affine map.
@@ -41,7 +42,7 @@ class TextClassifier(nn.Module):
 
     def setup(self) -> None:
         if self.head_kind not in HEADS:
-            raise ValueError(f"head={self.head_kind!r}: expected one of {', '.join(HEADS)}")
+            raise ValueError(f"head={self.head_kind!r}: {expected_one_of(self.head_kind, HEADS)}")
         init = nn.initializers.normal(self.config.initializer_range)
         self.encoder = Encoder(self.config, self.dtype, self.remat)
         if self.head_kind != "linear":

@@ -1,4 +1,4 @@
-"""Calibrators that learn a step function of each class's probability and normalise."""
+"""Calibrators that learn a step function of each class's probability and normalize."""
 
 import dataclasses
 from functools import partial
@@ -17,7 +17,7 @@ from calib_jax.posthoc._common import FittingData, fitting_data, nan_unless
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Isotonic:
-    """One rising function per class, one class against the rest; rows are then normalised.
+    """One rising function per class, one class against the rest; rows are then normalized.
 
     Attributes:
       scores: probabilities at which each function bends `[num_classes, points]`, ascending.
@@ -72,7 +72,7 @@ class Isotonic:
         """Probabilities `[n, num_classes]`; uniform where every class came out as 0."""
         probs = jax.nn.softmax(as_logits(logits))
         scores, values = (jnp.asarray(x, probs.dtype) for x in (self.scores, self.values))
-        return _normalised(
+        return _normalized(
             jax.vmap(jnp.interp, in_axes=(1, 0, 0), out_axes=1)(probs, scores, values)
         )
 
@@ -80,7 +80,7 @@ class Isotonic:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class HistogramBinning:
-    """Each class's probability replaced by its bin's frequency; rows are then normalised.
+    """Each class's probability replaced by its bin's frequency; rows are then normalized.
 
     Attributes:
       edges: inner edges of each class's bins `[num_classes, num_bins - 1]`.
@@ -126,7 +126,7 @@ class HistogramBinning:
         def one_class(p: jax.Array, edges: jax.Array, values: jax.Array) -> jax.Array:
             return values[find_bin(edges, p, "left")]
 
-        return _normalised(jax.vmap(one_class, in_axes=(1, 0, 0), out_axes=1)(probs, edges, values))
+        return _normalized(jax.vmap(one_class, in_axes=(1, 0, 0), out_axes=1)(probs, edges, values))
 
 
 @partial(jax.jit, static_argnames=("num_bins", "scheme"))
@@ -144,7 +144,7 @@ def _fit_histogram(data: FittingData, *, num_bins: int, scheme: str) -> tuple[ja
     return nan_unless(data.valid, jax.vmap(one_class, in_axes=(1, 0))(probs, classes))
 
 
-def _normalised(scores: jax.Array) -> jax.Array:
+def _normalized(scores: jax.Array) -> jax.Array:
     total = jnp.sum(scores, axis=-1, keepdims=True)
     none = total == 0
     return jnp.where(none, 1 / scores.shape[-1], scores / jnp.where(none, 1.0, total))

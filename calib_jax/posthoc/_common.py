@@ -135,7 +135,7 @@ def keep_prediction(probs: jax.Array, logits: jax.Array) -> jax.Array:
     return at_most(probs, jnp.where(is_top, jnp.inf, below))
 
 
-def minimise(
+def minimize(
     loss: Callable[[Params], jax.Array], params: Params, *, max_steps: int = 500
 ) -> Params:
     """L-BFGS with exact gradients, until nothing has improved for a while in float32."""

@@ -17,7 +17,7 @@ from calib_jax.posthoc._common import (
     below_top,
     fitting_data,
     keep_prediction,
-    minimise,
+    minimize,
     nan_unless,
 )
 from calib_jax.posthoc._temperature import scaled_softmax
@@ -88,7 +88,7 @@ def _fit(data: FittingData) -> tuple[jax.Array, jax.Array]:
     def squared_error(log_scale: jax.Array) -> jax.Array:
         return metrics.brier_score(jnp.exp(log_scale) * beta * distance, labels, weights=weights)
 
-    scale = jnp.exp(minimise(squared_error, jnp.zeros((), logits.dtype)))
+    scale = jnp.exp(minimize(squared_error, jnp.zeros((), logits.dtype)))
     scale = jnp.clip(scale, 1 / LARGEST_FACTOR, LARGEST_FACTOR)
     temperature = 1 / (jnp.where(all_right(data), 1.0, scale) * beta)
     member_weights = _simplex_weights(_members(logits, temperature), labels, weights)

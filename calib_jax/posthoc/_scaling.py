@@ -16,7 +16,7 @@ from calib_jax.posthoc._common import (
     below_top,
     fitting_data,
     keep_prediction,
-    minimise,
+    minimize,
     nan_unless,
 )
 
@@ -76,17 +76,17 @@ def _like(x: ArrayLike, logits: jax.Array) -> jax.Array:
 @jax.jit
 def _fit_vector(data: FittingData) -> tuple[jax.Array, jax.Array]:
     logits, labels, weights, valid = data
-    unit, start = _standardised(logits, labels, weights)
+    unit, start = _standardized(logits, labels, weights)
     scaled, k = unit * logits, logits.shape[-1]
 
     def loss(params: tuple[jax.Array, jax.Array]) -> jax.Array:
         return metrics.nll(_affine(scaled, *params), labels, weights=weights)
 
-    scale, bias = minimise(loss, (jnp.full(k, start), jnp.zeros(k, logits.dtype)))
+    scale, bias = minimize(loss, (jnp.full(k, start), jnp.zeros(k, logits.dtype)))
     return nan_unless(valid, (unit * scale, bias))
 
 
-def _standardised(
+def _standardized(
     scores: jax.Array, labels: jax.Array, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
     """What to multiply scores with, so that a solver meets the same problem whatever their scale.
@@ -171,7 +171,7 @@ def _fit_dirichlet(
     data: FittingData, odir: float, bias_weight: float
 ) -> tuple[jax.Array, jax.Array]:
     logits, labels, weights, valid = data
-    unit, start = _standardised(_log_p(logits), labels, weights)
+    unit, start = _standardized(_log_p(logits), labels, weights)
     log_p = unit * _log_p(logits)
     k = logits.shape[-1]
     diagonal = jnp.eye(k, dtype=logits.dtype)
@@ -183,7 +183,7 @@ def _fit_dirichlet(
         penalty += bias_weight * jnp.mean(bias**2)
         return metrics.nll(_mixed(logits, log_p, matrix, bias), labels, weights=weights) + penalty
 
-    matrix, bias = minimise(loss, (start * diagonal, jnp.zeros(k, logits.dtype)))
+    matrix, bias = minimize(loss, (start * diagonal, jnp.zeros(k, logits.dtype)))
     return nan_unless(valid, (unit * matrix, bias))
 
 
@@ -192,7 +192,7 @@ def _fit_dirichlet(
 class FocalTemperature:
     """The map that undoes focal training, after a temperature.
 
-    A network that minimises the focal loss with gamma does not predict the class probabilities p but
+    A network that minimizes the focal loss with gamma does not predict the class probabilities p but
     a q with `p_k ∝ 1 / ((1-q_k)^gamma / q_k - gamma (1-q_k)^(gamma-1) log q_k)`. This calibrator takes
     `q = softmax(z / T)` and returns p. Changes no prediction; gamma = 0 is temperature scaling.
 
@@ -280,7 +280,7 @@ def _fit_focal(data: FittingData) -> tuple[jax.Array, jax.Array]:
     # Not convex: several gammas to start from, each with about the temperature that goes with it.
     gammas = jnp.array([0.1, 1.0, 6.0, 16.0], logits.dtype)
     starts = (-jnp.log1p(0.3 * gammas), jnp.sqrt(gammas))
-    ends = jax.lax.map(lambda start: minimise(loss, start), starts)
+    ends = jax.lax.map(lambda start: minimize(loss, start), starts)
     best = jnp.argmin(jax.lax.map(loss, ends))
     log_scale, root_gamma = (x[best] for x in ends)
     scale = jnp.clip(jnp.exp(log_scale), 1 / LARGEST_FACTOR, LARGEST_FACTOR)

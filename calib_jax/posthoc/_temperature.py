@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from calib_jax import metrics
 from calib_jax._arrays import as_logits, at_most, take_label, weighted_mean
+from calib_jax._hints import check_choice
 from calib_jax.posthoc._common import FittingData, below_top, fitting_data, nan_unless
 
 _CRITERIA = ("nll", "ece", "ece_mass")
@@ -64,8 +65,7 @@ class Temperature:
           Guo et al., 2017, arXiv:1706.04599.
         """
         data = fitting_data(logits, labels, weights)
-        if criterion not in _CRITERIA:
-            raise ValueError(f"criterion={criterion!r}: expected one of {', '.join(_CRITERIA)}")
+        check_choice("criterion", criterion, _CRITERIA)
         if grid is None and criterion == "nll":
             return cls(_by_bisection(data))
         values = np.asarray(np.arange(1, 501) / 100 if grid is None else grid)

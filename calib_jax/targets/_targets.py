@@ -14,6 +14,7 @@ from calib_jax._arrays import (
     indicator,
     is_valid,
 )
+from calib_jax._hints import check_choice
 
 
 def one_hot(labels: ArrayLike, num_classes: int) -> jax.Array:
@@ -66,13 +67,12 @@ def smooth(
     >>> targets.smooth([0], 3, 0.5).tolist()
     [[0.5, 0.25, 0.25]]
     """
+    check_choice("kind", kind, ("others", "all"))
     target = _soft(labels, num_classes, float_dtype(labels, smoothing))
     sigma = _column("smoothing", smoothing, target)
     if kind == "others":
         return (1 - sigma) * target + sigma * (1 - target) / (num_classes - 1)
-    if kind == "all":
-        return (1 - sigma) * target + sigma / num_classes
-    raise ValueError(f"kind={kind!r}: expected 'others' or 'all'")
+    return (1 - sigma) * target + sigma / num_classes
 
 
 def mix(a: ArrayLike, b: ArrayLike, lam: ArrayLike) -> jax.Array:

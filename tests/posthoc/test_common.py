@@ -12,7 +12,7 @@ import pytest
 from scipy.special import log_softmax, softmax
 
 from calib_jax import posthoc
-from calib_jax.posthoc._common import minimise
+from calib_jax.posthoc._common import minimize
 
 NAMES = [
     "Temperature",
@@ -291,19 +291,19 @@ def test_solver_takes_as_many_steps_as_it_may(steps):
             grad, state, params, value=value, grad=grad, value_fn=rosenbrock
         )
         params = optax.apply_updates(params, update)
-    got = jax.jit(lambda x: minimise(rosenbrock, x, max_steps=steps))(start)
+    got = jax.jit(lambda x: minimize(rosenbrock, x, max_steps=steps))(start)
     chex.assert_trees_all_close(got, params, rtol=1e-4, atol=1e-4)
 
 
 def test_solver_stops_after_five_hundred_steps_or_at_the_end():
     long_valley = jnp.full(1500, -1.0)  # takes a step and more for each coordinate
     default, last, one_less = (
-        jax.jit(lambda x, steps=steps: minimise(rosenbrock, x, **steps))(long_valley)
+        jax.jit(lambda x, steps=steps: minimize(rosenbrock, x, **steps))(long_valley)
         for steps in ({}, {"max_steps": 500}, {"max_steps": 499})
     )
     chex.assert_trees_all_equal(default, last)
     assert not np.array_equal(last, one_less)
-    short_valley = jax.jit(lambda x: minimise(rosenbrock, x))(jnp.array([-1.2, 1.0]))
+    short_valley = jax.jit(lambda x: minimize(rosenbrock, x))(jnp.array([-1.2, 1.0]))
     np.testing.assert_allclose(short_valley, 1.0, atol=1e-3)
 
 
