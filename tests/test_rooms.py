@@ -43,7 +43,7 @@ LIBRARIES = {
     },
     "report": {"calib_jax.metrics", "jinja2", "matplotlib"},
     # Predictions of any origin: nothing here knows how a network is trained.
-    "evaluation": {"calib_jax.metrics", "calib_jax.posthoc"},
+    "evaluation": {f"calib_jax.{room}" for room in ("augment", "losses", "metrics", "posthoc")},
     "llm": {
         *("calib_jax.data", "calib_jax.evaluation", "calib_jax.metrics", "calib_jax.report"),
         "tqdm",

@@ -1,17 +1,21 @@
-"""Accuracy and calibration under corruptions, and accuracy under attack."""
+"""What a config asks for of corruptions, image operations and attacks."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from calib_jax import augment, losses, metrics, train
+from calib_jax import augment, train
 from calib_jax._hints import expected_one_of
 from calib_jax.data import Dataset
-from calib_jax.evaluation import Evaluation
+from calib_jax.evaluation import (
+    Evaluation,
+    attack_accuracy,
+    corruption_metrics,
+    shift_metrics,
+)
 from calib_jax.experiment._shift import corruption_source, load_shift, operated
 
 # The benchmark's own 15; all 19; the 17 that the AutoLabel paper's code base has for CIFAR-100-C.
@@ -112,50 +116,23 @@ def _corruptions(
     folder: str | None,
     predict: Callable[[Dataset], dict[str, float]],
 ) -> dict[str, Any]:
-    """One corrupted set after the other: no two are in memory together."""
-    each: dict[str, Any] = {}
-    for name in names:
-        each[name] = {
-            str(s): predict(load_shift(f"{name}:{s}", test, folder)[1]) for s in severities
-        }
-
+    """Evaluate one corrupted set after the other: no two are in memory together."""
     sources = {corruption_source(test, name, s, folder) for name in names for s in severities}
 
-    def mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-        return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+    def measure(name: str, severity: int) -> dict[str, float]:
+        return predict(load_shift(f"{name}:{severity}", test, folder)[1])
 
-    return {
-        "mean": mean([row for rows in each.values() for row in rows.values()]),
-        "severity": {str(s): mean([rows[str(s)] for rows in each.values()]) for s in severities},
-        "type": {name: mean(list(rows.values())) for name, rows in each.items()},
-        "each": each,
-        "source": " and ".join(sorted(sources)),
-    }
+    measured = corruption_metrics(names, severities, measure)
+    return measured | {"source": " and ".join(sorted(sources))}
 
 
 def _predictor(
     trainer: train.Trainer, state: train.TrainState, temperature: float | None
 ) -> Callable[[Dataset], dict[str, float]]:
     def predict(part: Dataset) -> dict[str, float]:
-        return _measures(trainer.predict(state, trainer.loader(part)), part.labels, temperature)
+        return shift_metrics(trainer.predict(state, trainer.loader(part)), part.labels, temperature)
 
     return predict
-
-
-def _measures(logits: Any, labels: np.ndarray, temperature: float | None) -> dict[str, float]:
-    measured = _measure(jnp.asarray(logits), labels, temperature or 1.0)
-    if temperature is None:
-        measured.pop("ece_temperature")
-    return {key: float(value) for key, value in measured.items()}
-
-
-@jax.jit
-def _measure(logits: jax.Array, labels: jax.Array, temperature: float) -> dict[str, jax.Array]:
-    return {
-        "accuracy": metrics.accuracy(logits, labels),
-        "ece": metrics.ece(*metrics.top_label(logits, labels)),
-        "ece_temperature": metrics.ece(*metrics.top_label(logits / temperature, labels)),
-    }
 
 
 def attack(
@@ -168,49 +145,25 @@ def attack(
     restarts: int,
     seed: int,
 ) -> dict[str, float]:
-    """Accuracy under PGD with steps of `eps / 4`; an example must be right after every restart.
+    """Attack the network of a state on the images of a set; see `evaluation.attack_accuracy`."""
 
-    A call is one step of one batch: as part of a loop it would be slow on a CPU, and no faster elsewhere.
-    """
-    network = trainer.network
+    def predict(variables: Any, images: jax.Array) -> jax.Array:
+        params, model_state = variables
+        return trainer.network.bind(model_state)(params, {"image": images})[0]
 
-    @jax.jit
-    def step(params: Any, collections: Any, *batch: Any) -> jax.Array:
-        x, images, labels = trainer.shard_batch(batch)
-
-        def loss(images: jax.Array, labels: jax.Array) -> jax.Array:
-            logits = network.bind(collections)(params, {"image": images})[0]
-            return losses.cross_entropy(logits, labels)
-
-        return augment.pgd_step(loss, x, images, labels, eps=eps)
-
-    @jax.jit
-    def right(params: Any, collections: Any, *batch: Any) -> jax.Array:
-        images, labels = trainer.shard_batch(batch)
-        logits = network.bind(collections)(params, {"image": images})[0]
-        return jnp.argmax(logits, axis=-1) == labels
-
-    given = trainer.eval_params(state.params), state.model_state
-    size = trainer.eval_batch_size
-    clean, robust = [], []
-    for first in range(0, len(test), size):
-        rows = np.arange(first, first + size) % len(test)  # one shape, one program
-        count = min(size, len(test) - first)
-        images = jnp.asarray(test.inputs["image"][rows], jnp.float32) / 255
-        labels = jnp.asarray(test.labels[rows])
-        stands = before = right(*given, images, labels)
-        for restart in range(restarts):
-            key = jax.random.fold_in(jax.random.key(seed), first * restarts + restart)
-            x = augment.pgd_start(key, images, eps=eps)
-            for _ in range(steps):
-                x = step(*given, x, images, labels)
-            stands &= right(*given, x, labels)
-        clean.append(train.to_host(before)[:count])
-        robust.append(train.to_host(stands)[:count])
-    return {
-        "clean_accuracy": float(np.concatenate(clean).mean()),
-        "accuracy": float(np.concatenate(robust).mean()),
-    }
+    return attack_accuracy(
+        predict,
+        (trainer.eval_params(state.params), state.model_state),
+        test.inputs["image"],
+        test.labels,
+        eps=eps,
+        steps=steps,
+        restarts=restarts,
+        seed=seed,
+        batch_size=trainer.eval_batch_size,
+        shard=trainer.shard_batch,
+        to_host=train.to_host,
+    )
 
 
 def check_set(options: Mapping[str, Any], test: Dataset) -> None:
