@@ -105,7 +105,7 @@ def test_ablations_are_the_smoothed_row_without_one_part(name: str, network: str
     reference = variants["aum_mixup_ls"]
     assert reference["smoothing"] > 0
     left_out = {
-        "no_aum": {"categorise": "random"},
+        "no_aum": {"categorize": "random"},
         "no_saliency": {"partners": "random"},
         "no_similar": {"similar": 0.0},
         "no_dissimilar": {"dissimilar": 0.0},
@@ -236,7 +236,7 @@ def test_emotion_configs_have_the_published_numbers(name: str) -> None:
         options = config.method[method]
         assert options.alpha == 5.0
         assert (options.similar, options.dissimilar) == (0.1, 0.1)  # and 0.8 of what is not mixed
-        assert options.categorise == "data_map"
+        assert options.categorize == "data_map"
     assert config.method.csd.generations == config.method.sd.generations == 4
     assert config.method.csd.calibrated
     assert not config.method.sd.calibrated

@@ -20,7 +20,7 @@ from calib_jax.experiment._recipe import ARTIFACTS, Arrays, phases, with_teacher
 from calib_jax.experiment._variants import run_config
 from calib_jax.methods import Phase
 
-_ARTIFACTS_FILE = "handed_over.npz"
+_ARTIFACTS_FILE = "artifacts.npz"
 _SEED_STRIDE = (
     1_000_003  # between the seeds of one run's phases: no user's seeds are that far apart
 )

@@ -15,7 +15,7 @@ from calib_jax.methods._recipe import Groups, Phase, Recipe, dynamics_phase
 from calib_jax.methods._supervised import batch_loss, supervised
 
 _CHOICES = {
-    "categorise": ("aum", "data_map", "random"),
+    "categorize": ("aum", "data_map", "random"),
     "partners": ("batch", "bank", "random"),
     "saliency": ("logits", "features", "embeddings"),
     "anchors": ("current", "stored"),
@@ -54,7 +54,7 @@ class Informed(NamedTuple):
 
 
 def informed_mixup(
-    categorise: str = "aum",
+    categorize: str = "aum",
     share: float = 0.5,
     alpha: float = 0.4,
     similar: float = 0.1,
@@ -90,7 +90,7 @@ def informed_mixup(
     which the lengths of saliencies count where examples are confident; here: `clamp`.
 
     Args:
-      categorise: what tells easy from hard: `'aum'`, the area under the margin; `'data_map'`, the mean
+      categorize: what tells easy from hard: `'aum'`, the area under the margin; `'data_map'`, the mean
         confidence in the gold label; `'random'`, nothing.
       share: of all examples in each category. Below one half, hard are those with the lowest AUM, or
         of a data map those with the largest variability, and the rest is left out.
@@ -113,7 +113,7 @@ def informed_mixup(
         a step has a batch of each.
       objective: the loss L; must take soft labels.
     """
-    given = {"categorise": categorise, "partners": partners, "saliency": saliency}
+    given = {"categorize": categorize, "partners": partners, "saliency": saliency}
     given |= {"anchors": anchors, "lam": lam, "batch_split": batch_split}
     for key, value in given.items():
         if value not in _CHOICES[key]:
@@ -134,7 +134,7 @@ def informed_mixup(
     needs_logits = partners == "bank" or anchors == "stored"
 
     def groups(info: Info) -> Sequence[np.ndarray]:
-        return _categories(info, categorise, share)
+        return _categories(info, categorize, share)
 
     def init(info: Info) -> Informed:
         state = Informed(inner.init(info))
@@ -201,22 +201,22 @@ def informed_mixup(
         report=lambda state, *rest: plain.report(state.objective, *rest),
     )
     drawn = Groups(groups, batch_split)
-    if categorise == "random" and not needs_logits:
+    if categorize == "random" and not needs_logits:
         return Recipe((Phase("train", method, groups=drawn),))
     return Recipe((dynamics_phase(), Phase("train", method, needs=("dynamics",), groups=drawn)))
 
 
-def _categories(info: Info, categorise: str, share: float) -> tuple[np.ndarray, np.ndarray]:
+def _categories(info: Info, categorize: str, share: float) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the easy and of the hard examples."""
     n = info.num_examples
-    if categorise == "random":
+    if categorize == "random":
         score = np.random.default_rng([info.seed, 0, 1]).random(n)  # not that of an epoch's order
     else:
-        score = np.asarray(info.artifact("aum" if categorise == "aum" else "confidence"))
+        score = np.asarray(info.artifact("aum" if categorize == "aum" else "confidence"))
     if share == 0.5:
         easy = np.asarray(dynamics.median_split(score))
         return np.flatnonzero(easy), np.flatnonzero(~easy)
-    doubt = info.artifact("variability") if categorise == "data_map" else -score
+    doubt = info.artifact("variability") if categorize == "data_map" else -score
     number = max(1, round(share * n))
     # Stable, and never seen (NaN) last.
     easy, hard = (np.argsort(-x, kind="stable")[:number] for x in (score, np.asarray(doubt)))

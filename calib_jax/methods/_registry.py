@@ -20,9 +20,9 @@ _BUILDERS: dict[str, Callable[..., Objective | Method | Recipe]] = {
     **OBJECTIVES,
     "mixup": mixup,
     "aum_mixup": informed_mixup,
-    "sim_mixup": partial(informed_mixup, categorise="data_map", alpha=5.0),
+    "sim_mixup": partial(informed_mixup, categorize="data_map", alpha=5.0),
     "ea_mixup": partial(
-        informed_mixup, categorise="data_map", share=0.33, alpha=5.0, partners="random"
+        informed_mixup, categorize="data_map", share=0.33, alpha=5.0, partners="random"
     ),
     "sd": partial(self_distillation, calibrated=False),
     "csd": self_distillation,

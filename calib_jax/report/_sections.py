@@ -72,7 +72,7 @@ def robustness_sections(summary: Summary, plots: dict[str, bytes]) -> list[Secti
 
 def dynamics_sections(workdir: pathlib.Path, runs: Runs, plots: dict[str, bytes]) -> list[Section]:
     """Return what a recording phase measured of the training examples, with the first seed."""
-    paths = sorted(workdir.glob("phases/records/seed_*/handed_over.npz"))
+    paths = sorted(workdir.glob("phases/records/seed_*/artifacts.npz"))
     if not paths:
         return []
     with np.load(paths[0], allow_pickle=False) as archive:
@@ -99,7 +99,7 @@ def dynamics_sections(workdir: pathlib.Path, runs: Runs, plots: dict[str, bytes]
             "AUM against confidence, and confidence against variability, of training examples",
             "Left: area under the margin. Right: the data map. Dashed: the medians. A method that "
             "halves the examples into easy and hard does so at that of AUM or at that of confidence, "
-            f"by its option categorise. Seed {paths[0].parent.name.removeprefix('seed_')}.",
+            f"by its option categorize. Seed {paths[0].parent.name.removeprefix('seed_')}.",
         )],
         code=to_markdown(table),
     )]  # fmt: skip

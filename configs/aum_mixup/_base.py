@@ -58,7 +58,7 @@ def base_config(network, smoothing):
         "m_mixup_ls": {"of": "mixup", "place": "features", "objective": "label_smoothing"},
         "aum_mixup_ls": {"of": "aum_mixup", "smoothing": smoothing},
         # Table 3: aum_mixup_ls with one component removed.
-        "no_aum": {"of": "aum_mixup", "smoothing": smoothing, "categorise": "random"},
+        "no_aum": {"of": "aum_mixup", "smoothing": smoothing, "categorize": "random"},
         "no_saliency": {"of": "aum_mixup", "smoothing": smoothing, "partners": "random"},
         "no_similar": {"of": "aum_mixup", "smoothing": smoothing, "similar": 0.0},
         "no_dissimilar": {"of": "aum_mixup", "smoothing": smoothing, "dissimilar": 0.0},

@@ -31,13 +31,13 @@ def test_killed_in_every_phase(command: Command, tmp_path: pathlib.Path) -> None
         assert not (student / "results.json").exists()
         done = command(*parts, interrupt=[(moment, number, "SIGKILL")], light=True)
         assert done.code == -9, (moment, done)
-        handed = (teacher / "handed_over.npz").exists()
+        handed = (teacher / "artifacts.npz").exists()
         assert handed == ((moment, number) not in [("training", 4), ("writing_arrays", 3)])
     done = command(*parts, light=True)
     assert done.code == 0, done.err
     assert_same_run(tmp_path / "parts", tmp_path / "whole")
     whole, again = (
-        small.arrays(tmp_path / run / "cross_entropy" / "seed_0" / "handed_over.npz")
+        small.arrays(tmp_path / run / "cross_entropy" / "seed_0" / "artifacts.npz")
         for run in ("whole", "parts")
     )
     for key, value in whole.items():
@@ -123,7 +123,7 @@ def test_cached_logits_are_the_teachers(quick: None, tmp_path: pathlib.Path) -> 
     config.method.csd.generations = 2
     experiment.run(config, tmp_path)
     folder = tmp_path / "cross_entropy" / "seed_0"
-    with np.load(folder / "handed_over.npz", allow_pickle=False) as arrays:
+    with np.load(folder / "artifacts.npz", allow_pickle=False) as arrays:
         handed = dict(arrays)
 
     sets = _build.load_data(config)
@@ -162,7 +162,7 @@ def test_of_many_networks_those_that_are_results_are_kept(
     kept = {place.parent.name for place in tmp_path.rglob("checkpoints")}
     assert kept == {"seed_0", f"generation_{chosen}"}  # the teacher's, a result of its own, and one
     sets, student = _build.load_data(config), _recipe.phases(config, "csd")[-1]
-    with np.load(tmp_path / "cross_entropy" / "seed_0" / "handed_over.npz") as handed:
+    with np.load(tmp_path / "cross_entropy" / "seed_0" / "artifacts.npz") as handed:
         trainer = _build.build_trainer(config, sets, student, dict(handed))
     with train.Checkpoints(
         run / f"generation_{chosen}" / "checkpoints", best="val/nll"
@@ -178,7 +178,7 @@ def test_logits_of_other_examples_teach_nobody(quick: None, tmp_path: pathlib.Pa
     config.method.csd.generations = 2
     experiment.run(config, tmp_path)
     (tmp_path / "csd" / "seed_0" / "results.json").unlink()
-    path = tmp_path / "cross_entropy" / "seed_0" / "handed_over.npz"
+    path = tmp_path / "cross_entropy" / "seed_0" / "artifacts.npz"
     with np.load(path) as file:
         arrays = dict(file)
     np.savez(path, **arrays | {"ids": arrays["ids"][::-1]})
@@ -194,7 +194,7 @@ def test_any_single_training_teaches(quick: None, tmp_path: pathlib.Path) -> Non
     names = [(phase.name, phase.owner) for phase in _recipe.phases(config, "ours")]
     assert names == [("records", ""), ("train", "sim_mixup"), ("generation_2", "ours")]
     experiment.run(config, tmp_path)
-    assert (tmp_path / "phases" / "records" / "seed_0" / "handed_over.npz").exists()
+    assert (tmp_path / "phases" / "records" / "seed_0" / "artifacts.npz").exists()
     assert _read(tmp_path / "ours" / "seed_0")["generation"] == 2
     assert "generations" not in _read(tmp_path / "sim_mixup" / "seed_0")
 

@@ -23,7 +23,7 @@ def test_killed_within_and_between_phases(command: Command, tmp_path: pathlib.Pa
     whole = tmp_path / "whole" / "cross_entropy" / "seed_0"
 
     assert not (whole / "map").exists()  # it belongs to all methods of the workdir
-    with np.load(tmp_path / "whole" / "phases" / "map" / "seed_0" / "handed_over.npz") as handed:
+    with np.load(tmp_path / "whole" / "phases" / "map" / "seed_0" / "artifacts.npz") as handed:
         assert sorted(handed) == ["confidence", "correctness", "seen", "variability"]
         np.testing.assert_array_equal(handed["seen"], np.full(100, 2.0))  # once in every epoch
         confidence = handed["confidence"]
@@ -40,7 +40,7 @@ def test_killed_within_and_between_phases(command: Command, tmp_path: pathlib.Pa
     ]:
         done = command(*DIGITS, *parts, interrupt=[(moment, number, "SIGKILL")], **options)
         assert done.code == -9, (moment, done)
-        handed_over = tmp_path / "parts" / "phases" / "map" / "seed_0" / "handed_over.npz"
+        handed_over = tmp_path / "parts" / "phases" / "map" / "seed_0" / "artifacts.npz"
         assert handed_over.exists() == finished
     done = command(*DIGITS, *parts, **options)
     assert done.code == 0, done.err
@@ -68,7 +68,7 @@ def test_variants_share_the_recording_and_differ_in_what_they_say(tmp_path: path
     said: list[str] = []
     experiment.run(config, tmp_path, said.append)
     assert [path.name for path in (tmp_path / "phases").iterdir()] == ["records"]
-    with np.load(tmp_path / "phases/records/seed_0/handed_over.npz", allow_pickle=False) as handed:
+    with np.load(tmp_path / "phases/records/seed_0/artifacts.npz", allow_pickle=False) as handed:
         records = dict(handed)
     assert {len(array) for array in records.values()} == {61}
     assert np.isfinite(records["aum"]).all()
@@ -93,7 +93,7 @@ def test_records_are_of_all_epochs_where_the_best_is_selected(tmp_path: pathlib.
     records = tmp_path / "phases/records/seed_0"
     losses = [row["val/nll"] for row in small.rows(records) if "val/nll" in row]
     assert int(np.argmin(losses)) < len(losses) - 1
-    with np.load(records / "handed_over.npz", allow_pickle=False) as handed:
+    with np.load(records / "artifacts.npz", allow_pickle=False) as handed:
         thirds = handed["correctness"] * 3
     np.testing.assert_allclose(thirds, np.round(thirds), atol=1e-5)
     assert {1.0, 2.0} & set(np.round(thirds).tolist())  # one or two epochs of three

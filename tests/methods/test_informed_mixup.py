@@ -263,7 +263,7 @@ def test_categories() -> None:
     assert set(hard) == set(np.argsort(-ARTIFACTS["variability"])[: len(hard)])
     easy, hard = _groups("aum_mixup", share=0.25)(INFO)
     assert set(hard) == set(order[-N // 4 :])
-    easy, hard = _groups("aum_mixup", categorise="random")(methods.Info(N, K))
+    easy, hard = _groups("aum_mixup", categorize="random")(methods.Info(N, K))
     assert sorted([*easy, *hard]) == list(range(N))
     assert len(easy) == N // 2
     assert set(easy) != set(_groups("aum_mixup")(INFO)[0])
@@ -276,8 +276,8 @@ def test_what_needs_records() -> None:
         return last.needs
 
     assert needs("aum_mixup") == ("dynamics",)
-    assert needs("aum_mixup", categorise="random") == ()
-    assert needs("aum_mixup", categorise="random", anchors="stored") == ("dynamics",)
+    assert needs("aum_mixup", categorize="random") == ()
+    assert needs("aum_mixup", categorize="random", anchors="stored") == ("dynamics",)
     assert needs("mixup") == ()
 
 
@@ -421,8 +421,8 @@ def test_an_odd_batch_has_one_easy_example_more() -> None:
 
 
 def test_a_random_split_is_the_seeds_own() -> None:
-    method = methods.create("aum_mixup", categorise="random", partners="bank")
-    groups = _groups("aum_mixup", categorise="random", partners="bank")
+    method = methods.create("aum_mixup", categorize="random", partners="bank")
+    groups = _groups("aum_mixup", categorize="random", partners="bank")
     splits = [groups(INFO._replace(seed=seed)) for seed in range(5)]
     assert len({tuple(easy) for easy, _ in splits}) == 5
     for seed, (easy, hard) in enumerate(splits):
@@ -456,7 +456,7 @@ def test_mixing_logits_is_mixing_features(head: str) -> None:
 
 def test_mistakes_are_named() -> None:
     for options, message in [
-        ({"categorise": "auc"}, "categorise='auc': expected one of aum, data_map, random"),
+        ({"categorize": "auc"}, "categorize='auc': expected one of aum, data_map, random"),
         ({"partners": "all"}, "partners='all': expected one of batch, bank, random"),
         ({"similar": 0.7, "dissimilar": 0.7}, "similar=0.7, dissimilar=0.7: expected shares of 1"),
         ({"share": 0.6}, "share=0.6: expected more than 0 and at most 0.5"),

@@ -83,7 +83,7 @@ def test_training_dynamics_are_shown_where_a_phase_recorded_them(
     records = {k: rng.random(30) for k in ("confidence", "variability", "correctness")}
     aum = rng.permutation(30) - 3.0
     np.savez(
-        folder / "handed_over.npz",
+        folder / "artifacts.npz",
         aum=aum, ids=np.arange(100, 130), labels=np.full(30, 7), logits=np.zeros((30, 8)), **records,
     )  # fmt: skip
     report.write_report(workdir)

@@ -54,7 +54,7 @@ def test_parts_of_a_batch_have_their_share_of_each_group() -> None:
 
 
 def test_the_seed_reaches_the_groups_and_the_state(tmp_path: pathlib.Path) -> None:
-    phase = methods.recipe("aum_mixup", categorise="random", partners="random").phases[-1]
+    phase = methods.recipe("aum_mixup", categorize="random", partners="random").phases[-1]
     method = phase.method
     assert phase.groups is not None
     made = small.trainer(phase, epochs=1)
