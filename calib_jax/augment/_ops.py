@@ -146,8 +146,6 @@ def _stretched(x: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
     width = high - low
     index, masks = _short()
     step, bits = jnp.asarray(_STEPS)[width], jnp.asarray(masks)[jnp.asarray(index)[low, high]]
-    # Looked up once per image: XLA would do it again for every pixel.
-    step, bits = jax.lax.optimization_barrier((step, bits))
     numerator = 255 * (x - low)
     quotient = _quotient(numerator, width)
     number = jnp.minimum(_quotient(quotient, step), 31)
@@ -158,9 +156,9 @@ def _stretched(x: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
 def _quotient(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
     """Divide integers `[batch, h * w]` up to 65,025 by ones `[batch, 1]` up to 255, rounding down.
 
-    A product with the reciprocal, of which there is one per image, is several times faster than a
-    division per pixel. It is exact for quotients up to 255, however it is compiled: with the half it is
-    1/510 away from a whole number at least, and rounding moves it by less than 1e-4.
+    By a product with the reciprocal, of which there is one per image. Exact for quotients up to 255,
+    however it is compiled: with the half they are 1/510 away from a whole number at least, and rounding
+    moves them by less than 1e-4.
     """
     half = numerator.astype(jnp.float32) + 0.5
     return (half * (1 / denominator.astype(jnp.float32))).astype(jnp.int32)

@@ -83,7 +83,7 @@ def flsd53(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
       `[batch]`
 
     References:
-      Mukhoti et al., 2020 (NeurIPS).
+      Mukhoti et al., 2020, arXiv:2002.09437.
 
     >>> [round(float(x), 4) for x in losses.flsd53([[2.0, 0.0], [2.0, 0.0]], [0, 1])]
     [0.0002, 1.1275]
