@@ -275,7 +275,7 @@ def test_test_metrics_are_logged_and_select_nothing(
     without = [{k: v for k, v in row.items() if not k.startswith("test/")} for row in logged]
     assert without == plain
     assert {k for k in logged[0] if k.startswith("test/")} == {
-        "test/nll", "test/accuracy", "test/ece", "test/ece_mass",
+        "test/nll", "test/refinement", "test/accuracy", "test/f1", "test/ece", "test/ece_mass",
     }  # fmt: skip
     best = {k: int(np.argmin([row[k] for row in logged])) for k in ("val/nll", "test/nll")}
     assert best == {"val/nll": 3, "test/nll": 0}
