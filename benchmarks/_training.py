@@ -42,7 +42,7 @@ def make_trainer(
     **options: Any,
 ) -> train.Trainer:
     """The runner's trainer with SGD; `batch` rows a step, those of two groups together."""
-    chosen = methods.create(method, **options)
+    chosen = methods.recipe(method, **options).phases[-1]
     n = len(train_set)
     handed = {name: make(n) for name, make in _HANDED.items()}
     schedule = train.make_schedule("constant", 0.01, total_steps=1)
@@ -53,7 +53,7 @@ def make_trainer(
         train_set,
         train_set.take(np.arange(batch)),
         train.Setup(batch, epochs=1, eval_batch_size=batch, workers=workers),
-        handed=handed,
+        artifacts=handed,
     )
 
 

@@ -88,12 +88,12 @@ def _trainer(method: str, batch: int, layers: int, texts: data.Dataset) -> train
     schedule = train.make_schedule("constant", 1e-5, total_steps=1)
     return train.Trainer(
         train.Network(_network(layers)),
-        methods.create(method),
+        methods.recipe(method).phases[-1],
         lambda *_: train.make_optimizer("adamw", schedule, clip_norm=1.0),
         texts,
         texts.take(np.arange(min(batch, len(texts)))),
         train.Setup(batch_size=batch, epochs=1),
-        handed={"aum": np.arange(len(texts), dtype=np.float32)},
+        artifacts={"aum": np.arange(len(texts), dtype=np.float32)},
     )
 
 

@@ -92,12 +92,12 @@ class _Setting:
         teacher = self.logits(self.teacher)
         trainer = train.Trainer(
             train.Network(self.module, pretrained=lambda _: self.student),
-            methods.create(method),
+            methods.recipe(method).phases[-1],
             lambda *_: train.make_optimizer("adamw", schedule, weight_decay=_DECAY),
             examples,
             examples,
             train.Setup(batch_size=batch, epochs=1000),
-            handed={"teacher_logits": teacher, "teacher_temperature": np.asarray(_TEMPERATURE)},
+            artifacts={"teacher_logits": teacher, "teacher_temperature": np.asarray(_TEMPERATURE)},
         )
         state, key = trainer.init(0), jax.random.key(0)
         chunk = next(trainer.train.chunks(trainer.train.in_order(), 0, 1))

@@ -124,12 +124,12 @@ def _compile(method: str, sharding: str, devices: int) -> Any:
     schedule = train.make_schedule("constant", 1e-5, total_steps=1)
     trainer = train.Trainer(
         train.Network(module),
-        methods.create(method),
+        methods.recipe(method).phases[-1],
         lambda *_: train.make_optimizer("adamw", schedule),
         texts,
         texts,
         train.Setup(len(ids), epochs=1, sharding=sharding),
-        handed={"aum": np.arange(len(texts), dtype=np.float32)},
+        artifacts={"aum": np.arange(len(texts), dtype=np.float32)},
     )
     batch = _ROWS * devices
     sharded = _distributed.sharded(trainer.mesh)

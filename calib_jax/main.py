@@ -88,11 +88,11 @@ def _print_or_train(config: Any) -> None:
         return
     if not _WORKDIR.value:
         raise ValueError("where to? --workdir FOLDER")
-    found = train.init_distributed(_DISTRIBUTED.value)
+    description = train.init_distributed(_DISTRIBUTED.value)
     if _DISTRIBUTED.value != "none":
-        print(found, file=sys.stderr)
-    say = print if train.is_primary() else lambda *_: None
-    say(experiment.run(config, pathlib.Path(_WORKDIR.value), say, _SWEEP_INDEX.value))
+        print(description, file=sys.stderr)
+    log = print if train.is_primary() else lambda *_: None
+    log(experiment.run(config, pathlib.Path(_WORKDIR.value), log, _SWEEP_INDEX.value))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from config_cases import fake_data as fake_data
 from config_cases import without_weights
 
 from calib_jax import experiment, models
-from calib_jax.experiment import _phases, _robustness
-from calib_jax.experiment._build import build_method
+from calib_jax.experiment import _recipe, _robustness
+from calib_jax.experiment._build import build_recipe
 from calib_jax.experiment._variants import run_config
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -52,7 +52,7 @@ def test_dry_run(path, network, fake_data, monkeypatch, tmp_path) -> None:
     if path.parent.name == "emotion" and network == "roberta":
         # Every row can be built; one of them is gone through, with all of its phases.
         for name in (*names.split(","), *config.method.variants):
-            _phases.phases(config, name)
+            _recipe.phases(config, name)
         assert len(names.split(",")) == 12
         config.method.variants.sim_mixup_csd.generations = 2
         config.method.name = "sim_mixup_csd"
@@ -64,11 +64,11 @@ def test_dry_run(path, network, fake_data, monkeypatch, tmp_path) -> None:
         config.model.options.stages = (1, 1, 1)
         _robustness.check(config.robustness)
         for name in names.split(","):
-            assert build_method(config, name)
+            assert build_recipe(config, name)
         config.method.name = ",".join(n for n in names.split(",") if "autolabel" in n)
     elif path.stem == "studies":
         for name in names.split(","):
-            assert build_method(config, name)
+            assert build_recipe(config, name)
         if network == "switch":
             config.method.name = "adafocal_05"
         else:
@@ -113,8 +113,8 @@ def test_ablations_are_the_smoothed_row_without_one_part(name: str, network: str
     for variant, change in left_out.items():
         assert variants[variant] == reference | change
     assert config.method.aum_mixup.batch_split == "halves"
-    assert build_method(config, "aum_mixup_ls").batch_split == "halves"
-    assert build_method(config, "aum_mixup_each").batch_split == "each"
+    assert build_recipe(config, "aum_mixup_ls").batch_split == "halves"
+    assert build_recipe(config, "aum_mixup_each").batch_split == "each"
 
 
 @pytest.mark.parametrize("radius", ["0.01", "0.03", "0.1"])

@@ -204,12 +204,12 @@ def trainer(method: str, optimizer: str = "sgd", **setup: Any) -> training.Train
     schedule = training.make_schedule("cosine", 0.1, total_steps=8, warmup_steps=2)
     return training.Trainer(
         training.Network(models.create("mlp", K, widths=(8,))),
-        methods.create(method),
+        methods.recipe(method).phases[-1],
         lambda *_: training.make_optimizer(optimizer, schedule, clip_norm=1.0),
         images,
         images,
         training.Setup(batch_size=4, epochs=2, **setup),
-        handed=handed | teacher,
+        artifacts=handed | teacher,
     )
 
 

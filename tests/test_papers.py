@@ -13,7 +13,7 @@ from config_cases import fake_data as fake_data
 from ml_collections import config_flags
 
 from calib_jax import experiment
-from calib_jax.experiment._phases import phases
+from calib_jax.experiment._recipe import phases
 
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
 ROOT = pathlib.Path(__file__).parent.parent

@@ -128,12 +128,21 @@ def build_network(config: Any, sets: Data) -> train.Network:
     return train.Network(module, sets.train.mean, sets.train.std, frozen)
 
 
-def build_method(config: Any, name: str) -> methods.Method:
-    """A method, or variant of one, with the config's options for it and for its objective."""
+def build_recipe(config: Any, name: str) -> methods.Recipe:
+    """Return the recipe of a method or variant, with the config's options for it and its objective."""
     base, config = run_config(config, name)
     options = _with_objective(config, name, dict(config.method[base]), (base,))
-    method = methods.create(base, **options)
-    return methods.watched(method) if config.method.watch_bins else method
+    recipe = methods.recipe(base, **options)
+    if not config.method.watch_bins:
+        return recipe
+    return recipe._replace(
+        phases=tuple(
+            phase
+            if phase.provides == "dynamics"  # shared by all methods, whatever this one logs
+            else phase._replace(method=methods.bin_monitor(phase.method))
+            for phase in recipe.phases
+        )
+    )
 
 
 def _with_objective(
@@ -153,45 +162,46 @@ def _with_objective(
 def build_trainer(
     config: Any,
     sets: Data,
-    method: methods.Method,
-    handed: Mapping[str, np.ndarray],
+    phase: methods.Phase | methods.Method,
+    artifacts: Mapping[str, np.ndarray],
     network: train.Network | None = None,
 ) -> train.Trainer:
-    """Everything that is compiled once and used for all seeds.
+    """Build the programs that are compiled once and used for all seeds.
 
     Args:
-      config: of the run, with the settings of its variant (see `run_config`).
-      sets: its data.
-      method: to train with.
-      handed: see `methods.Info`.
-      network: instead of the config's.
+      config: Config of the run, with the settings of its variant (see `run_config`).
+      sets: Data of the run.
+      phase: Phase, or method, to train.
+      artifacts: Arrays of earlier phases; see `methods.Info`.
+      network: Network instead of the config's.
     """
-
-    def make_optimizer(per_epoch: int, total: int) -> optax.GradientTransformation:
-        options = dict(config.optimizer)
-        schedule = train.make_schedule(
-            options.pop("schedule"),
-            options.pop("learning_rate"),
-            total_steps=total,
-            warmup_steps=math.ceil(options.pop("warmup") * total),
-            milestones=[per_epoch * epoch for epoch in options.pop("milestones")],
-            factor=options.pop("factor"),
-        )
-        return train.make_optimizer(options.pop("name"), schedule, **options)
-
     setup = dict(config.train)
     test = sets.test if setup.pop("log_test") else None
     return train.Trainer(
         network or build_network(config, sets),
-        method,
-        make_optimizer,
+        phase,
+        functools.partial(build_optimizer, config),
         sets.train,
         sets.val,
         train.Setup(**setup),
         _augment(config),
-        handed,
+        artifacts,
         test,
     )
+
+
+def build_optimizer(config: Any, per_epoch: int, total: int) -> optax.GradientTransformation:
+    """Build the config's optimizer for so many steps of an epoch and of the run."""
+    options = dict(config.optimizer)
+    schedule = train.make_schedule(
+        options.pop("schedule"),
+        options.pop("learning_rate"),
+        total_steps=total,
+        warmup_steps=math.ceil(options.pop("warmup") * total),
+        milestones=[per_epoch * epoch for epoch in options.pop("milestones")],
+        factor=options.pop("factor"),
+    )
+    return train.make_optimizer(options.pop("name"), schedule, **options)
 
 
 def _path(config: Any, key: str) -> str:

@@ -180,14 +180,3 @@ def seeds(config: Any) -> list[int]:
     if not found or not whole or len(set(found)) < len(found):
         raise ValueError(f"config.seeds={config.seeds!r}: expected different whole numbers from 0")
     return found
-
-
-def differences(old: Any, new: Any, path: str = "config") -> list[str]:
-    """What two configs (as nested dicts) disagree about, a line each."""
-    if not (isinstance(old, dict) and isinstance(new, dict)):
-        return [] if old == new else [f"{path}: {old!r} there, {new!r} now"]
-    lines = []
-    for key in sorted(old.keys() | new.keys()):
-        missing = "(not set)"
-        lines += differences(old.get(key, missing), new.get(key, missing), f"{path}.{key}")
-    return lines

@@ -9,7 +9,8 @@ import numpy as np
 from calib_jax import data, methods, models, report, train
 from calib_jax.experiment import _build, _config
 from calib_jax.experiment._fine_tune import num_examples
-from calib_jax.experiment._phases import phases, with_teachers
+from calib_jax.experiment._recipe import ARTIFACTS, phases, with_teachers
+from calib_jax.experiment._variants import run_config
 
 
 def describe(config: Any) -> str:
@@ -25,11 +26,12 @@ def describe(config: Any) -> str:
         lines.append(f"data       {part.name} {part.split}: {len(part)} examples, {shown}")
         lines += [f"           {note}" for note in part.notes]
     for name in names:
-        handed: dict[str, np.ndarray] = {}
+        artifacts: dict[str, np.ndarray] = {}
         for phase in phases(config, name):
-            settings = config if phase.config is None else phase.config
-            trainer = _build.build_trainer(settings, sets, phase.method, handed)
-            handed |= phase.promise(sets.train)
+            settings = run_config(config, phase.owner)[1]
+            trainer = _build.build_trainer(settings, sets, phase, artifacts)
+            if phase.provides:
+                artifacts |= ARTIFACTS[phase.provides].shapes(sets.train)
             if not any(line.startswith("network") for line in lines):
                 state = trainer.abstract_state()
                 number = sum(leaf.size for leaf in jax.tree.leaves(state.params))
@@ -42,7 +44,7 @@ def describe(config: Any) -> str:
             if at_once > 1:
                 train.check_seeds([trainer] * at_once)
             state_bytes, kept = (at_once * size for size in trainer.memory())
-            title = (phase.row or "all") + f", {phase.name}" * (phase.name != "train")
+            title = (phase.owner or "all") + f", {phase.name}" * (phase.name != "train")
             if any(line.startswith(f"train      {title}:") for line in lines):
                 continue  # a training that other methods share
             lines.append(

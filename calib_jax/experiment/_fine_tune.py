@@ -22,7 +22,7 @@ def tuning_trainer(
     config: Any,
     sets: _build.Data,
     trained: tuple[train.Trainer, train.TrainState],
-    handed: Mapping[str, np.ndarray],
+    artifacts: Mapping[str, np.ndarray],
     share: float,
     seed: int,
 ) -> train.Trainer:
@@ -32,7 +32,8 @@ def tuning_trainer(
       config: of the run, with `fine_tune`.
       sets: with `tune`.
       trained: the network's trainer and state.
-      handed: with `confidence`, of the data map: the less sure half of the training set is mixed in.
+      artifacts: Arrays with `confidence`, of the data map: the less sure half of the training set is
+        mixed in.
       share: of `sets.tune`. A larger share contains a smaller one.
       seed: of the run, which the examples of the share depend on.
     """
@@ -45,7 +46,7 @@ def tuning_trainer(
         )
     order = np.random.default_rng([seed, len(tune)]).permutation(len(tune))
     new = tune.take(np.sort(order[: num_examples(share, sets)]))
-    easy = np.asarray(dynamics.median_split(np.asarray(handed["confidence"])))
+    easy = np.asarray(dynamics.median_split(np.asarray(artifacts["confidence"])))
     old = sets.train.take(np.flatnonzero(~easy))
 
     wanted = config.fine_tune
@@ -60,9 +61,9 @@ def tuning_trainer(
         pretrained=lambda _: trainer.eval_params(state.params),
         model_state=state.model_state,
     )
-    method = methods.fine_tuning(len(new), len(old), wanted.alpha, wanted.mixed)
+    phase = methods.fine_tuning(len(new), len(old), wanted.alpha, wanted.mixed)
     both = sets._replace(train=_one_after_the_other(new, old))
-    return _build.build_trainer(changed, both, method, {}, network)
+    return _build.build_trainer(changed, both, phase, {}, network)
 
 
 def _one_after_the_other(first: Dataset, second: Dataset) -> Dataset:

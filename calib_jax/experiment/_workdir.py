@@ -1,24 +1,22 @@
 """The folder of an experiment: who may write to it, and for which config."""
 
 import contextlib
-import fcntl
 import json
-import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from importlib import metadata
-from typing import IO, Any
+from typing import Any
 
 import jax
 import numpy as np
 
-from calib_jax import methods, train
-from calib_jax.experiment._config import differences
+from calib_jax import _io, methods, train
+from calib_jax._hints import differences
+from calib_jax._locks import lock_owner, try_lock, write_owner
 
 _PACKAGES = ("calib_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 # More seeds and methods may join a workdir, the data may have moved, and no result depends on the rest.
@@ -26,6 +24,7 @@ _FREE = (
     *("seeds", "method.name", "data.dir", "tensorboard", "train.workers", "train.sharding"),
     *("checkpoint.seconds", "checkpoint.keep", "train.log_test"),
 )
+FORMAT = 2  # of what a run leaves in its workdir and needs to be resumed
 _SHOWN = 8  # differences of two configs
 _LOOK_AGAIN = 1.0  # seconds between two looks at a lock that another process holds
 
@@ -36,7 +35,7 @@ def locked(
     name: str = ".lock",
     *,
     shared: bool = False,
-    say: Callable[[str], None] | None = None,
+    log: Callable[[str], None] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
     """Keeps other processes out of a folder; the lock goes when the process does, however.
@@ -47,7 +46,8 @@ def locked(
       folder: made if need be.
       name: of the lock; those with different names do not keep each other out.
       shared: keep out only those who do not share it.
-      say: wait until the lock is free, and tell the user for whom; without it that is an error.
+      log: Function for a line that says whom the user is waiting for; without it a lock that is
+        not free is an error.
       should_stop: asked while waiting.
     """
     first = train.is_primary()
@@ -58,69 +58,61 @@ def locked(
         while True:
             # Not one long wait of the first: the others would give it up for lost.
             taken, stop = train.any_process(
-                file is not None and not _lock(file, shared), should_stop()
+                file is not None and not try_lock(file, shared=shared), should_stop()
             )
             if not taken:
                 break
-            owner = _owner(file)
-            if say is None:
+            owner = lock_owner(file) if file is not None else "another process"
+            if log is None:
                 raise ValueError(
                     f"{folder} is in use by {owner}; wait for it, or choose another --workdir"
                 )
             if stop:
                 raise train.Stopped(f"stopped while waiting for {owner}")
             if not told:
-                say(f"waiting for {owner}, at work in {folder}")
+                log(f"waiting for {owner}, at work in {folder}")
                 told = True
             time.sleep(_LOOK_AGAIN)
         if file is not None:
-            file.truncate(0)
-            sharers = "a sweep, last joined by " if shared else ""
-            file.write(f"{sharers}process {os.getpid()} on {socket.gethostname()}\n")
-            file.flush()
+            write_owner(file, "a sweep, last joined by " if shared else "")
         yield
 
 
-def _lock(file: IO[str], shared: bool) -> bool:
-    """Whether the lock could be had at once."""
-    try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _owner(file: IO[str] | None) -> str:
-    """Who wrote last into the file of a lock."""
-    if file is None:  # known to the first process only
-        return "another process"
-    file.seek(0)
-    return (file.read().splitlines() or ["another process"])[-1]
+def is_claimed(workdir: pathlib.Path) -> bool:
+    """Return whether a workdir has a config; the same in all processes."""
+    return train.any_process((workdir / "config.json").exists())[0]
 
 
 def claim(workdir: pathlib.Path, config: Any) -> None:
-    """Writes the config, or checks that it is the one the workdir has; new variants may join it.
+    """Write the config, or check that it is the one the workdir has; new variants may join it.
 
     Raises:
-      ValueError: with the differences.
+      ValueError: If the workdir is of an earlier version or of another config, with the differences.
     """
     path = workdir / "config.json"
     new = json.loads(config.to_json())
     if path.exists():
         try:
-            old = json.loads(path.read_text())["config"]
-        except (ValueError, KeyError, TypeError):
+            stored = json.loads(path.read_text())
+            old, version = stored["config"], stored.get("format", 1)
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise ValueError(
                 f"{path} is damaged; choose another --workdir, or remove it if the config is the same"
             ) from None
+        if version != FORMAT:
+            raise ValueError(
+                f"{workdir} has format {version}, expected {FORMAT}: another version of calib_jax made "
+                "it, and its runs cannot be resumed; choose another --workdir (--compare and "
+                "calib_jax.evaluate still read it)"
+            )
         _share_variants(old, new)
         free = tuple(f"config.{key}:" for key in _FREE)
-        found = [line for line in differences(old, new) if not line.startswith(free)]
-        if found:
-            more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+        changed = [line for line in differences(old, new) if not line.startswith(free)]
+        if changed:
+            more = [f"and {len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else []
             raise ValueError(
                 f"{workdir} belongs to another config; choose another --workdir, or undo:\n  "
-                + "\n  ".join(found[:_SHOWN] + more)
+                + "\n  ".join(changed[:_SHOWN] + more)
             )
     write_json(path, describe(new))
 
@@ -139,6 +131,7 @@ def _share_variants(old: dict[str, Any], new: dict[str, Any]) -> None:
 def describe(config: dict[str, Any]) -> dict[str, Any]:
     """A config with what else its results depend on."""
     return {
+        "format": FORMAT,
         "config": config,
         "versions": {name: metadata.version(name) for name in _PACKAGES} | {"python": sys.version},
         "git": git_hash(),
@@ -150,15 +143,15 @@ def run_folder(workdir: pathlib.Path, name: str, seed: int) -> pathlib.Path:
     return workdir / name / f"seed_{seed}"
 
 
-def phase_folder(run: pathlib.Path, phase: str, row: str) -> pathlib.Path:
-    """Where a phase of a run is.
+def phase_folder(run: pathlib.Path, phase: str, owner: str) -> pathlib.Path:
+    """Return the folder of a phase of a run.
 
-    One that only prepares has no row and is shared by all methods, so that it is trained once a seed.
+    A preparation has no owner and is shared by all methods, so that it is trained once per seed.
     """
     workdir = run.parent.parent
-    if not row:
+    if not owner:
         return workdir / "phases" / phase / run.name
-    return workdir / row / run.name / ("" if phase == "train" else phase)
+    return workdir / owner / run.name / ("" if phase == "train" else phase)
 
 
 def remove(folder: pathlib.Path) -> None:
@@ -169,23 +162,15 @@ def remove(folder: pathlib.Path) -> None:
 
 
 def write_json(path: pathlib.Path, content: Any) -> None:
-    """All or nothing; by the first process."""
-    if not train.is_primary():
-        return
-    new = path.with_name(path.name + ".tmp")
-    new.write_text(json.dumps(content, indent=2) + "\n")
-    new.replace(path)
+    """Write JSON atomically, in the primary process only."""
+    if train.is_primary():
+        _io.write_json(path, content)
 
 
 def write_npz(path: pathlib.Path, **arrays: np.ndarray) -> None:
-    """All or nothing; by the first process."""
-    if not train.is_primary():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(path.name + ".tmp")
-    with new.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
-    new.replace(path)
+    """Write arrays atomically, in the primary process only."""
+    if train.is_primary():
+        _io.write_npz(path, **arrays)
 
 
 def git_hash() -> str | None:

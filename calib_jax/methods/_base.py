@@ -1,6 +1,6 @@
 """The one protocol: what a method of training is."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -14,7 +14,8 @@ ModelState = Mapping[str, Any]
 
 # Where the arrays come from that a method may need of an earlier training.
 _RECORDED = (
-    "of methods.records(state.method) after a training with methods.recorded(another method)"
+    "of methods.recorded_dynamics(state.method_state) after a training with "
+    "methods.dynamics_recorder(another method)"
 )
 _ORIGIN = {
     "labels": "the labels of the training set",
@@ -29,29 +30,31 @@ class Info(NamedTuple):
     Attributes:
       num_examples: of the training set.
       num_classes: of the labels.
-      handed: arrays that earlier phases of the run handed over, such as `methods.records`.
+      artifacts: Arrays that earlier phases left, such as `methods.recorded_dynamics`.
       total_steps: of the training; not known yet when `groups` are asked for.
       seed: of the training: of its initialization, order and noise.
     """
 
     num_examples: int
     num_classes: int
-    handed: Mapping[str, np.ndarray] = MappingProxyType({})
+    artifacts: Mapping[str, np.ndarray] = MappingProxyType({})
     total_steps: int = 0
     seed: int = 0
 
     def artifact(self, name: str) -> np.ndarray:
-        """Return one of `handed`, or say where it comes from.
+        """Return one of `artifacts`.
 
         Raises:
-          ValueError: it was not handed over.
+          ValueError: If it is missing; the message says where it comes from.
         """
-        if name in self.handed:
-            return self.handed[name]
-        known = ", ".join(self.handed) or "nothing"
+        if name in self.artifacts:
+            return self.artifacts[name]
+        known = ", ".join(self.artifacts) or "nothing"
+        origin = _ORIGIN.get(name, _RECORDED)
         raise ValueError(
-            f"handed has {known}: expected {name!r}, {_ORIGIN.get(name, _RECORDED)}; give it to "
-            f"train.Trainer(..., handed={{{name!r}: ...}}), or experiment.run, which trains all phases"
+            f"artifacts have {known}: expected {name!r}, {origin}; pass it as "
+            f"train.Trainer(..., artifacts={{{name!r}: ...}}), or use experiment.run, which trains "
+            "all phases"
         )
 
 
@@ -152,18 +155,6 @@ class Method(NamedTuple):
       after_epoch: `(state, evaluator, key) -> state`, after a validation pass.
       report: `(state, logits, labels) -> {name: array}`: what to log of the state, given the
         validation logits and labels it was last steered by.
-      groups: `(info) -> positions` of each group of training examples, if a step shall have rows of
-        each, one after the other; empty for ordinary batches. May depend on the seed, their sizes not.
-      batch_split: `'halves'`: a batch is divided between the groups, so that an epoch has as many
-        updates as without groups; `'each'`: a step has a whole batch of each. See `data.split_batch`.
-      epoch_of_first: an epoch is a pass over the first of the groups, not over the largest.
-      wants_records: whether `info.handed` must have what `methods.records` keeps, from a training
-        before this one.
-      taught_by: the method whose network must have handed its `teacher_logits` over, '' for none.
-      generations: of networks that teach one another, the first teacher counted.
-      networks: of the same kind that are trained together; of several, `params` is a tuple with the
-        parameters of each, and the first is the one that is evaluated. All see the same collections,
-        which are the first one's.
     """
 
     init: Callable[[Info], State]
@@ -171,10 +162,3 @@ class Method(NamedTuple):
     after_step: Callable[[State, Batch, Aux], State] = _keep
     after_epoch: Callable[[State, Evaluator, jax.Array], State] = _keep
     report: Callable[[State, jax.Array, jax.Array], dict[str, jax.Array]] = lambda *_: {}
-    groups: Callable[[Info], Sequence[np.ndarray]] = lambda info: ()
-    batch_split: str = "each"
-    epoch_of_first: bool = False
-    wants_records: bool = False
-    taught_by: str = ""
-    generations: int = 1
-    networks: int = 1

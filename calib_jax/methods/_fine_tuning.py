@@ -7,10 +7,11 @@ import numpy as np
 
 from calib_jax import losses, targets
 from calib_jax._arrays import weighted_mean
-from calib_jax.methods._base import Apply, Aux, Batch, Method, State
+from calib_jax.methods._base import Apply, Aux, Batch, Info, Method, State
+from calib_jax.methods._recipe import Groups, Phase
 
 
-def fine_tuning(num_new: int, num_old: int, alpha: float = 5.0, mixed: float = 0.5) -> Method:
+def fine_tuning(num_new: int, num_old: int, alpha: float = 5.0, mixed: float = 0.5) -> Phase:
     """Trains on new examples and on their mixtures with old ones, drawn anew every epoch.
 
     The training set has the new examples first. A step has a batch of each kind, and an epoch is a
@@ -46,9 +47,8 @@ def fine_tuning(num_new: int, num_old: int, alpha: float = 5.0, mixed: float = 0
         each = (1 - mixed) * plain + mixed * mixture
         return weighted_mean(each, batch.weights[:half]), Aux(logits, model_state)
 
-    return Method(
-        init=lambda info: (),
-        loss=loss,
-        groups=lambda info: (np.arange(num_new), num_new + np.arange(num_old)),
-        epoch_of_first=True,
-    )
+    def groups(_: Info) -> tuple[np.ndarray, np.ndarray]:
+        return np.arange(num_new), num_new + np.arange(num_old)
+
+    method = Method(init=lambda info: (), loss=loss)
+    return Phase("fine_tune", method, groups=Groups(groups, epoch_of_first=True))

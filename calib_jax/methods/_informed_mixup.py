@@ -9,8 +9,9 @@ import numpy as np
 
 from calib_jax import augment, dynamics, losses, targets
 from calib_jax.methods._base import Apply, Aux, Batch, Evaluator, Info, Method, State
+from calib_jax.methods._dynamics_recorder import latest
 from calib_jax.methods._objectives import Objective, as_objective
-from calib_jax.methods._recorded import latest
+from calib_jax.methods._recipe import Groups, Phase, Recipe, dynamics_phase
 from calib_jax.methods._supervised import batch_loss, supervised
 
 _CHOICES = {
@@ -66,7 +67,7 @@ def informed_mixup(
     clamp: float = 0.0,
     batch_split: str = "halves",
     objective: Objective | str = "cross_entropy",
-) -> Method:
+) -> Recipe:
     """Trains on examples and on their mixtures with the most and the least similar of the other category.
 
     A step has easy and hard examples, half of a batch each. Both go through the network once; the
@@ -192,16 +193,17 @@ def informed_mixup(
     def after_epoch(state: Informed, evaluator: Evaluator, key: jax.Array) -> Informed:
         return state._replace(objective=plain.after_epoch(state.objective, evaluator, key))
 
-    return Method(
+    method = Method(
         init,
         loss,
         after_step,
         after_epoch,
         report=lambda state, *rest: plain.report(state.objective, *rest),
-        groups=groups,
-        batch_split=batch_split,
-        wants_records=categorise != "random" or needs_logits,
     )
+    drawn = Groups(groups, batch_split)
+    if categorise == "random" and not needs_logits:
+        return Recipe((Phase("train", method, groups=drawn),))
+    return Recipe((dynamics_phase(), Phase("train", method, needs=("dynamics",), groups=drawn)))
 
 
 def _categories(info: Info, categorise: str, share: float) -> tuple[np.ndarray, np.ndarray]:

@@ -8,11 +8,12 @@ import jax.numpy as jnp
 from calib_jax import losses
 from calib_jax._arrays import weighted_mean
 from calib_jax.methods._base import Apply, Aux, Batch, Method, State
+from calib_jax.methods._recipe import Phase, Recipe
 
 _VIEWS = ("dropout", "tokens")
 
 
-def lcl(lam: float = 0.5, tau: float = 0.3, view: str = "dropout", replaced: float = 0.1) -> Method:
+def lcl(lam: float = 0.5, tau: float = 0.3, view: str = "dropout", replaced: float = 0.1) -> Recipe:
     """Trains a network and a helper of the same kind on two views of every example.
 
     The loss is `lam CE(network) + (1 - lam) contrastive + lam CE(helper)` over both views, where
@@ -58,7 +59,8 @@ def lcl(lam: float = 0.5, tau: float = 0.3, view: str = "dropout", replaced: flo
         first = logits[: batch.labels.shape[0]]
         return weighted_mean(each, weights), Aux(first, model_state)
 
-    return Method(init=lambda info: (), loss=loss, networks=2)
+    method = Method(init=lambda info: (), loss=loss)
+    return Recipe((Phase("train", method, num_networks=2),))
 
 
 def _replace_tokens(

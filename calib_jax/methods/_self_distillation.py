@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from calib_jax import losses
 from calib_jax._arrays import weighted_mean
 from calib_jax.methods._base import Apply, Aux, Batch, Info, Method
+from calib_jax.methods._recipe import Phase, Recipe
 
 _T_SQUARED = {"scaled": None, "always": True, "never": False}
 
@@ -34,7 +35,7 @@ def self_distillation(
     calibrated: bool = True,
     scale_student: bool = False,
     t_squared: str = "scaled",
-) -> Method:
+) -> Recipe:
     """A student of the same network, taught by the labels and by the network before it.
 
     Its loss is `(1 - w) CE(student, labels) + w KL(teacher || student)`, the weight w falling linearly
@@ -83,11 +84,14 @@ def self_distillation(
         )
         return weighted_mean(each, batch.weights), Aux(logits, model_state)
 
-    return Method(
+    method = Method(
         init,
         loss,
         after_step=lambda state, batch, aux: state._replace(step=state.step + 1),
         report=lambda state, *_: {"temperature": state.temperature},
-        taught_by=teacher,
-        generations=generations,
     )
+    students = tuple(
+        Phase(f"generation_{g}", method, needs=("teacher",), provides="teacher", number=g - 1)
+        for g in range(2, generations + 1)
+    )
+    return Recipe(students, teacher)

@@ -12,7 +12,7 @@ import optax
 
 from calib_jax import metrics
 from calib_jax.data import Dataset
-from calib_jax.methods import Info, Method
+from calib_jax.methods import Groups, Info, Method, Phase
 from calib_jax.train import _distributed
 from calib_jax.train._evaluator import BucketEvaluator, Evaluator
 from calib_jax.train._loader import Chunk, Loader, gather
@@ -30,7 +30,7 @@ class Setup(NamedTuple):
 
     Attributes:
       batch_size: Batch size over all devices. How it is divided between groups of examples, if a
-        method has several, is the method's `batch_split`.
+        method has several, is the phase's `groups.batch_split`.
       epochs: Number of epochs.
       eval_batch_size: Batch size of evaluation; 0 for `batch_size`.
       evaluate_every: Steps between validation passes (and the method's updates); 0 for one epoch.
@@ -65,42 +65,44 @@ class Trainer:
     def __init__(
         self,
         network: Network,
-        method: Method,
+        phase: Phase | Method,
         make_optimizer: Callable[[int, int], optax.GradientTransformation],
         train: Dataset,
         val: Dataset,
         setup: Setup,
         augment: Augment | None = None,
-        handed: Mapping[str, np.ndarray] = MappingProxyType({}),
+        artifacts: Mapping[str, np.ndarray] = MappingProxyType({}),
         test: Dataset | None = None,
     ) -> None:
         """Build the programs; nothing is compiled yet.
 
         Args:
           network: Network to train.
-          method: Method to train it with.
+          phase: Method to train it with, or a phase of a recipe: a method with groups of examples.
           make_optimizer: Function `(steps of an epoch, steps of the run) -> optimizer`.
           train: Training examples.
           val: Examples that the method adapts to and that a checkpoint is selected by.
           setup: How to train.
           augment: Augmentation of the training inputs.
-          handed: see `Info`.
+          artifacts: Arrays of earlier phases; see `methods.Info`.
           test: Examples whose metrics are logged beside those of `val`, and used for nothing else.
         """
         self.mesh = _distributed.make_mesh()
         self.eval_batch_size = setup.eval_batch_size or setup.batch_size
         _distributed.check_batch_size("batch_size", setup.batch_size, self.mesh, setup.accumulate)
         _distributed.check_batch_size("eval_batch_size", self.eval_batch_size, self.mesh)
-        self.network, self.method, self.setup = network, method, setup
-        self.info = Info(len(train), train.num_classes, handed)
+        self.phase = Phase("train", phase) if isinstance(phase, Method) else phase
+        self.network, self.method, self.setup = network, self.phase.method, setup
+        self.info = Info(len(train), train.num_classes, artifacts)
+        groups = self.phase.groups or Groups(lambda info: ())
         steps_per_call = setup.steps_per_call or _STEPS_PER_CALL.get(jax.default_backend(), 50)
         self.train = Loader(
             train,
             setup.batch_size,
             self.mesh,
-            groups=lambda seed: method.groups(self.info._replace(seed=seed)),
-            batch_split=method.batch_split,
-            epoch_of_first=method.epoch_of_first,
+            groups=lambda seed: groups.positions(self.info._replace(seed=seed)),
+            batch_split=groups.batch_split,
+            epoch_of_first=groups.epoch_of_first,
             steps_per_call=steps_per_call,
             workers=setup.workers,
         )
@@ -113,7 +115,7 @@ class Trainer:
         self.optimizer = make_optimizer(self.train.steps, self.total_steps)
         self._train_step = make_train_step(
             network,
-            method,
+            self.method,
             self.optimizer,
             augment=augment,
             accumulate=setup.accumulate,
@@ -147,7 +149,7 @@ class Trainer:
 
     def init(self, seed: int) -> TrainState:
         """Return the state before the first step."""
-        count = self.method.networks
+        count = self.phase.num_networks
         if self.network.pretrained is not None:
             made: list[Any] = [(self.network.pretrained(seed + n), {}) for n in range(count)]
         else:
@@ -159,10 +161,10 @@ class Trainer:
 
     def eval_params(self, params: Any) -> Any:
         """Return the parameters of the network that is evaluated."""
-        return params if self.method.networks == 1 else params[0]
+        return params if self.phase.num_networks == 1 else params[0]
 
     def _all_params(self, params: Sequence[Any]) -> Any:
-        return params[0] if self.method.networks == 1 else tuple(params)
+        return params[0] if self.phase.num_networks == 1 else tuple(params)
 
     def abstract_state(self) -> TrainState:
         """Return shapes and shardings of the state, to restore a checkpoint into."""
@@ -245,7 +247,7 @@ class Trainer:
     @functools.cached_property
     def _shapes(self) -> TrainState:
         params, model_state = jax.eval_shape(self.network.init, jax.random.key(0), self._example())
-        all_params = self._all_params([params] * self.method.networks)
+        all_params = self._all_params([params] * self.phase.num_networks)
         return jax.eval_shape(self._make_state, all_params, model_state)
 
     def _make_shardings(self) -> TrainState:

@@ -21,7 +21,7 @@ import numpy as np
 import sklearn.datasets  # noqa: F401 - the library imports it late
 
 from calib_jax import dynamics, experiment, main, methods, report, train
-from calib_jax.experiment import _run, _workdir
+from calib_jax.experiment import _evaluate, _recipe, _run, _workdir
 
 SECONDS = 150  # no child lives longer
 
@@ -68,7 +68,7 @@ def _keep_everything_compiled() -> None:
 
 def _leave_out_reports() -> None:
     """Only training and predictions; and the final state, for a test to compare."""
-    _run.evaluate = lambda *_, **__: []
+    _evaluate.evaluate = lambda *_, **__: []
     report.write_report = lambda *_, **__: "done"
     report.plot_reliability = report.plot_risk_coverage = lambda *_, **__: _NoFigure()
     fit = train.fit
@@ -108,15 +108,16 @@ def _training(number: int, act: Callable[[], None]) -> None:
 
 
 def _judging(number: int, act: Callable[[], None]) -> None:
-    _run.evaluate = _at_call(number, act, _run.evaluate)
+    _evaluate.evaluate = _at_call(number, act, _evaluate.evaluate)
 
 
 def _after_epoch(number: int, act: Callable[[], None]) -> None:
     init = train.Trainer.__init__
 
-    def made(self: train.Trainer, network: Any, method: methods.Method, *rest: Any) -> None:
-        method = method._replace(after_epoch=_at_call(number, act, method.after_epoch))
-        init(self, network, method, *rest)
+    def made(self: train.Trainer, network: Any, phase: methods.Phase, *rest: Any) -> None:
+        after_epoch = _at_call(number, act, phase.method.after_epoch)
+        phase = phase._replace(method=phase.method._replace(after_epoch=after_epoch))
+        init(self, network, phase, *rest)
 
     train.Trainer.__init__ = made
 
@@ -184,22 +185,23 @@ def _two_phases() -> None:
         init=lambda info: dynamics.datamap_init(info.num_examples), after_step=after_step
     )
 
-    def hand_over(_: train.Trainer, state: train.TrainState) -> dict[str, np.ndarray]:
+    def make(_: train.Trainer, state: train.TrainState) -> dict[str, np.ndarray]:
         values = dynamics.datamap_values(state.method_state)._asdict()
         return {key: np.asarray(value) for key, value in values.items()} | {
             "seen": np.asarray(state.method_state.seen)
         }
 
     def init(info: methods.Info) -> Any:
-        return dynamics.median_split(info.handed["confidence"]).astype(np.float32)
+        return dynamics.median_split(info.artifacts["confidence"]).astype(np.float32)
 
     def loss(apply: Any, params: Any, state: Any, batch: methods.Batch, key: Any) -> Any:
         weights = batch.weights * state[batch.position]
         return plain.loss(apply, params, (), batch._replace(weights=weights), key)
 
+    _run.ARTIFACTS["map"] = _recipe.Artifact(make, lambda _: {})
     _run.phases = lambda config, name: [
-        _run.Phase("map", mapped, hand_over),
-        _run.Phase("train", plain._replace(init=init, loss=loss), row=name),
+        methods.Phase("map", mapped, provides="map"),
+        methods.Phase("train", plain._replace(init=init, loss=loss), owner=name),
     ]
 
 

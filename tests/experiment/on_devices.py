@@ -19,7 +19,7 @@ from experiment import small
 from jax.sharding import AxisType, Mesh
 
 from calib_jax import methods, train
-from calib_jax.experiment import _phases, _robustness
+from calib_jax.experiment import _recipe, _robustness
 
 RESNET = {"stages": (1,), "widths": (4,), "stem_width": 4}
 KINDS: dict[str, dict[str, Any]] = {
@@ -65,7 +65,7 @@ def results(folder: pathlib.Path, kinds: Iterable[str] = KINDS) -> dict[str, np.
             found[f"{kind} {key}"] = np.asarray(value)
         found[f"{kind} compilations"] = np.asarray(list(made.compilations().values()))
         if kind == "csd":
-            for key, value in _phases._teach(made, state).items():  # the generation after it
+            for key, value in _recipe._teaching(made, state).items():  # the generation after it
                 found[f"csd handed over {key}"] = value
         if kind == "adafocal":
             found["resumed"] = np.asarray(_resumed(made, folder / "parts", state))

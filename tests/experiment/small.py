@@ -34,7 +34,7 @@ sys.unraisablehook = _without_abandoned_reads(sys.unraisablehook)
 NUM_TRAIN, NUM_VAL, BATCH = 22, 14, 4
 STEPS = 6  # of an epoch; the last batch has two rows that count
 
-HANDED = {
+ARTIFACTS = {
     "aum": np.arange(NUM_TRAIN, dtype=np.float32)[::-1],
     "teacher_logits": np.random.default_rng(2).normal(size=(NUM_TRAIN, 3)).astype(np.float32),
     "teacher_temperature": np.float32(1.5),
@@ -80,7 +80,7 @@ class Evaluator(NamedTuple):
 
 
 def trainer(
-    method: str | methods.Method = "adafocal",
+    method: str | methods.Method | methods.Phase = "adafocal",
     model: str = "mlp",
     model_options: Any = None,
     *,
@@ -100,12 +100,12 @@ def trainer(
 
     return train.Trainer(
         train.Network(models.create(model, 3, **model_options)),
-        methods.create(method) if isinstance(method, str) else method,
+        methods.recipe(method).phases[-1] if isinstance(method, str) else method,
         make_optimizer,
         *(as_stream(part) if streamed else part for part in sets),
         train.Setup(**{"batch_size": BATCH, "epochs": 3} | setup),
         augment,
-        HANDED,
+        ARTIFACTS,
     )
 
 

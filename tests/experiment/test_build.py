@@ -44,11 +44,11 @@ def test_objectives_inside_objectives_have_the_options_of_the_config() -> None:
     found = options["objective"].loss(logits, labels, ())
     smooth = targets.smooth(labels, 3, config.method.label_smoothing.smoothing, "others")
     np.testing.assert_allclose(found, losses.focal(logits, smooth, 7.0), rtol=1e-6)
-    assert _build.build_method(config, "mixup")
+    assert _build.build_recipe(config, "mixup")
     config.method.label_smoothing.objective = "label_smoothing"
     message = r"config\.method\.label_smoothing\.objective='label_smoothing': expected one of cross"
     with pytest.raises(ValueError, match=message):
-        _build.build_method(config, "mixup")
+        _build.build_recipe(config, "mixup")
 
 
 def test_a_network_that_is_nowhere(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ def test_begins_where_training_ended_and_with_the_unsure_half() -> None:
 
 
 def _plain(config):
-    return _build.build_method(config, "cross_entropy")
+    return _build.build_recipe(config, "cross_entropy").phases[-1]
 
 
 def test_texts_of_two_lengths() -> None:

@@ -10,7 +10,7 @@ from experiment import small
 from experiment.conftest import Command, NoFigure, assert_same_run
 
 from calib_jax import experiment, metrics, report, train
-from calib_jax.experiment import _build, _phases, _run
+from calib_jax.experiment import _build, _recipe, _run
 from calib_jax.experiment._generations import best_of
 
 TWO = ("--config", "configs/smoke/digits.py", "--config.train.epochs=2")
@@ -127,7 +127,7 @@ def test_cached_logits_are_the_teachers(quick: None, tmp_path: pathlib.Path) -> 
         handed = dict(arrays)
 
     sets = _build.load_data(config)
-    trainer = _build.build_trainer(config, sets, _phases.phases(config, "csd")[0].method, {})
+    trainer = _build.build_trainer(config, sets, _recipe.phases(config, "csd")[0].method, {})
     with train.Checkpoints(folder / "checkpoints", best="val/nll") as checkpoints:
         state = checkpoints.restore(trainer.abstract_state())
     assert state is not None
@@ -161,9 +161,9 @@ def test_of_many_networks_those_that_are_results_are_kept(
     chosen = _read(run)["generation"]
     kept = {place.parent.name for place in tmp_path.rglob("checkpoints")}
     assert kept == {"seed_0", f"generation_{chosen}"}  # the teacher's, a result of its own, and one
-    sets, student = _build.load_data(config), _phases.phases(config, "csd")[-1]
+    sets, student = _build.load_data(config), _recipe.phases(config, "csd")[-1]
     with np.load(tmp_path / "cross_entropy" / "seed_0" / "handed_over.npz") as handed:
-        trainer = _build.build_trainer(config, sets, student.method, dict(handed))
+        trainer = _build.build_trainer(config, sets, student, dict(handed))
     with train.Checkpoints(
         run / f"generation_{chosen}" / "checkpoints", best="val/nll"
     ) as checkpoints:
@@ -191,7 +191,7 @@ def test_logits_of_other_examples_teach_nobody(quick: None, tmp_path: pathlib.Pa
 def test_any_single_training_teaches(quick: None, tmp_path: pathlib.Path) -> None:
     config = small.config(method__name="ours", train__epochs=1)
     config.method.variants.ours = {"of": "csd", "teacher": "sim_mixup", "generations": 2}
-    names = [(phase.name, phase.row) for phase in _phases.phases(config, "ours")]
+    names = [(phase.name, phase.owner) for phase in _recipe.phases(config, "ours")]
     assert names == [("records", ""), ("train", "sim_mixup"), ("generation_2", "ours")]
     experiment.run(config, tmp_path)
     assert (tmp_path / "phases" / "records" / "seed_0" / "handed_over.npz").exists()

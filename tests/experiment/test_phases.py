@@ -8,7 +8,7 @@ from experiment import small
 from experiment.conftest import Command, NoFigure, assert_same_run
 
 from calib_jax import experiment, methods, report
-from calib_jax.experiment import _run
+from calib_jax.experiment import _evaluate, _run
 
 DIGITS = ("--config", "configs/smoke/digits.py", "--config.train.epochs=2")
 
@@ -52,7 +52,7 @@ def test_killed_within_and_between_phases(command: Command, tmp_path: pathlib.Pa
 @pytest.fixture
 def unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs that only train: no judgements, plots and reports."""
-    monkeypatch.setattr(_run, "evaluate", lambda *_, **__: [])
+    monkeypatch.setattr(_evaluate, "evaluate", lambda *_, **__: [])
     monkeypatch.setattr(report, "write_report", lambda *_, **__: "report")
     for plot in ("plot_reliability", "plot_risk_coverage"):
         monkeypatch.setattr(report, plot, lambda *_, **__: NoFigure())
@@ -120,8 +120,8 @@ def test_a_phase_may_hand_nothing_over(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two = [
-        _run.Phase("first", methods.create("cross_entropy")),
-        _run.Phase("train", methods.create("adafocal"), row="cross_entropy"),
+        methods.Phase("first", methods.create("cross_entropy")),
+        methods.Phase("train", methods.create("adafocal"), owner="cross_entropy"),
     ]
     monkeypatch.setattr(_run, "phases", lambda *_: two)
     experiment.run(small.config(train__epochs=1), tmp_path)

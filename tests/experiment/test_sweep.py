@@ -15,7 +15,7 @@ from experiment import small
 from experiment.conftest import ROOT, Command, NoFigure
 
 from calib_jax import experiment, report, train
-from calib_jax.experiment import _run, _workdir
+from calib_jax.experiment import _evaluate, _workdir
 
 TAUGHT = ("--config", "configs/smoke/digits.py", "--config.method.name=csd,sd")
 TAUGHT += ("--config.method.csd.generations=2", "--config.method.sd.generations=2")
@@ -34,7 +34,7 @@ time.sleep(60)
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training and predictions; no metrics, plots or report."""
-    monkeypatch.setattr(_run, "evaluate", lambda *_, **__: [])
+    monkeypatch.setattr(_evaluate, "evaluate", lambda *_, **__: [])
     monkeypatch.setattr(report, "write_report", lambda *_, **__: "report")
     for name in ("plot_reliability", "plot_risk_coverage"):
         monkeypatch.setattr(report, name, lambda *_, **__: NoFigure())
@@ -152,7 +152,7 @@ def test_asked_to_stop_while_waiting(tmp_path: pathlib.Path) -> None:
     with (
         _workdir.locked(tmp_path),
         pytest.raises(train.Stopped, match=f"stopped while waiting for {US}"),
-        _workdir.locked(tmp_path, say=print, should_stop=lambda: True),
+        _workdir.locked(tmp_path, log=print, should_stop=lambda: True),
     ):
         pass
 
@@ -172,5 +172,5 @@ def test_a_folder_that_cannot_be_locked_is_not_waited_for(
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with pytest.raises(OSError, match="No locks available"), _workdir.locked(tmp_path, say=print):
+    with pytest.raises(OSError, match="No locks available"), _workdir.locked(tmp_path, log=print):
         pass

@@ -11,15 +11,15 @@ from experiment import small
 from experiment.conftest import Command, NoFigure, assert_same_run
 
 from calib_jax import experiment, report
-from calib_jax.experiment import _build, _run
-from calib_jax.experiment._build import build_method
+from calib_jax.experiment import _build, _evaluate
+from calib_jax.experiment._build import build_recipe
 from calib_jax.experiment._variants import run_config
 
 
 @pytest.fixture
 def unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs that only train: no judgements, plots and reports."""
-    monkeypatch.setattr(_run, "evaluate", lambda *_, **__: [])
+    monkeypatch.setattr(_evaluate, "evaluate", lambda *_, **__: [])
     monkeypatch.setattr(report, "write_report", lambda *_, **__: "report")
     for plot in ("plot_reliability", "plot_risk_coverage"):
         monkeypatch.setattr(report, plot, lambda *_, **__: NoFigure())
@@ -44,7 +44,7 @@ def test_settings_are_merged_into_a_copy_of_the_config() -> None:
     assert merged.optimizer.learning_rate == 1.0
     assert merged.optimizer.milestones == (3, 4)
     assert (merged.train.batch_size, merged.train.epochs, merged.train.sum_loss) == (6, 2, True)
-    assert build_method(config, "a").loss
+    assert build_recipe(config, "a").phases[-1].method.loss
     assert run_config(config, "brier")[0] == "brier"
     assert run_config(config, "brier")[1].train.epochs == 550
     # The experiment's own are what they were, and so is a row without settings.

@@ -11,13 +11,14 @@ from experiment import small
 from experiment.conftest import NoFigure
 
 from calib_jax import experiment, report
-from calib_jax.experiment import _config, _run, _workdir
+from calib_jax._hints import differences
+from calib_jax.experiment import _config, _evaluate, _workdir
 
 
 @pytest.fixture(autouse=True)
 def _light(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training and predictions; no metrics, plots or report."""
-    monkeypatch.setattr(_run, "evaluate", lambda *_, **__: [])
+    monkeypatch.setattr(_evaluate, "evaluate", lambda *_, **__: [])
     monkeypatch.setattr(report, "write_report", lambda *_, **__: "report")
     for name in ("plot_reliability", "plot_risk_coverage"):
         monkeypatch.setattr(report, name, lambda *_, **__: NoFigure())
@@ -75,19 +76,17 @@ def test_of_many_differences_the_first_are_named(tmp_path: pathlib.Path) -> None
         _workdir.claim(tmp_path, config)
     lines = str(caught.value).splitlines()
     assert len(lines) == 10
-    number = len(
-        _config.differences(json.loads(small.config().to_json()), json.loads(config.to_json()))
-    )
+    number = len(differences(json.loads(small.config().to_json()), json.loads(config.to_json())))
     assert lines[-1] == f"  and {number - 8} more"
 
 
 def test_keys_that_came_or_went_are_differences() -> None:
     old, new = {"a": {"x": 1, "y": (1,)}, "b": 2}, {"a": {"x": 1, "z": 3}, "b": 2}
-    assert _config.differences(old, new) == [
+    assert differences(old, new) == [
         "config.a.y: (1,) there, '(not set)' now",
         "config.a.z: '(not set)' there, 3 now",
     ]
-    assert _config.differences(old, old) == []
+    assert differences(old, old) == []
 
 
 def test_seeds_and_methods_may_join_and_what_is_finished_stays(tmp_path: pathlib.Path) -> None:
@@ -166,3 +165,23 @@ def test_a_damaged_config_is_named(content: str, tmp_path: pathlib.Path) -> None
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(ValueError, match=r"config.json is damaged; choose another --workdir"):
         _workdir.claim(tmp_path, small.config())
+
+
+def test_a_workdir_of_an_earlier_version_is_refused_in_one_line(tmp_path: pathlib.Path) -> None:
+    _workdir.claim(tmp_path, small.config())
+    path = tmp_path / "config.json"
+    stored = json.loads(path.read_text())
+    assert stored.pop("format") == _workdir.FORMAT
+    path.write_text(json.dumps(stored))
+    with pytest.raises(
+        ValueError, match=r"has format 1, expected 2: .* cannot be resumed"
+    ) as error:
+        _workdir.claim(tmp_path, small.config())
+    assert "\n" not in str(error.value)
+
+
+def test_a_workdir_is_claimed_only_when_everything_could_be_built(tmp_path: pathlib.Path) -> None:
+    config = small.config(optimizer__name="sdg")
+    with pytest.raises(ValueError, match="optimizer='sdg'"):
+        experiment.run(config, tmp_path)
+    assert not (tmp_path / "config.json").exists()

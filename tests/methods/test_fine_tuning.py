@@ -21,7 +21,7 @@ def test_loss_by_hand() -> None:
     batch = methods.Batch({}, jnp.array([0, 1, 2, 2]), jnp.arange(4), jnp.array([1.0, 0, 1, 1]))
     key = jax.random.key(3)
     for mixed in (0.0, 0.5, 1.0):
-        method = methods.fine_tuning(10, 20, alpha=5.0, mixed=mixed)
+        method = methods.fine_tuning(10, 20, alpha=5.0, mixed=mixed).method
         value, aux = method.loss(Fixed(), logits, (), batch, key)
         lam = float(jax.random.beta(jax.random.split(key, 3)[1], 5.0, 5.0))
         assert 0.05 < lam < 0.95
@@ -33,8 +33,9 @@ def test_loss_by_hand() -> None:
 
 
 def test_an_epoch_is_a_pass_over_the_new_ones() -> None:
-    method = methods.fine_tuning(5, 40)
-    groups = method.groups(methods.Info(45, 3))
+    phase = methods.fine_tuning(5, 40)
+    assert phase.groups is not None
+    groups = phase.groups.positions(methods.Info(45, 3))
     lengths = np.concatenate([np.full(5, 4), np.arange(1, 41)])
     seen = []
     for epoch in range(30):

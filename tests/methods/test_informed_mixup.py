@@ -23,14 +23,14 @@ PARAMS = {
     "b": jnp.asarray(RNG.normal(size=K), jnp.float32),
 }
 POSITIONS = RNG.permutation(N)[: 2 * B].astype(np.int32)
-HANDED = {
+ARTIFACTS = {
     "aum": RNG.normal(size=N).astype(np.float32),
     "confidence": RNG.random(N).astype(np.float32),
     "variability": RNG.random(N).astype(np.float32),
     "logits": 2 * RNG.normal(size=(N, K)).astype(np.float32),
     "labels": RNG.integers(0, K, N).astype(np.int32),
 }
-INFO = methods.Info(N, K, HANDED)
+INFO = methods.Info(N, K, ARTIFACTS)
 
 
 @dataclasses.dataclass
@@ -45,6 +45,12 @@ class Tanh:
 
     def head(self, params, x, key=None):
         return x @ params["v"] + params["b"]
+
+
+def _groups(name, **options):
+    groups = methods.recipe(name, **options).phases[-1].groups
+    assert groups is not None
+    return groups.positions
 
 
 def _batch(weights=None):
@@ -142,8 +148,8 @@ def test_lam_per_example() -> None:
 def test_stored_anchors_look_with_the_saliency_of_the_first_phase() -> None:
     value, _ = _run(anchors="stored", similar=0.4, dissimilar=0.4)
     plain = functools.partial(_plain_loss, PARAMS, _lam(0, 0.4), similar=0.4, dissimilar=0.4)
-    assert float(value) == pytest.approx(plain(stored=HANDED["logits"]), rel=1e-5)
-    assert abs(plain() - plain(stored=HANDED["logits"])) > 1e-3
+    assert float(value) == pytest.approx(plain(stored=ARTIFACTS["logits"]), rel=1e-5)
+    assert abs(plain() - plain(stored=ARTIFACTS["logits"])) > 1e-3
 
 
 def test_padding_is_nobodys_partner_and_counts_for_nothing() -> None:
@@ -180,7 +186,7 @@ def test_gradient_is_that_of_the_plain_version() -> None:
 
 def test_bank_has_the_whole_other_category_and_follows_training() -> None:
     method = methods.create("aum_mixup", partners="bank", similar=0.3, dissimilar=0.3)
-    easy, hard = method.groups(INFO)
+    easy, hard = _groups("aum_mixup")(INFO)
     rng = np.random.default_rng(0)
     positions = np.concatenate([rng.permutation(easy)[:B], rng.permutation(hard)[:B]])
     batch = _batch()._replace(position=positions.astype(np.int32))
@@ -189,8 +195,8 @@ def test_bank_has_the_whole_other_category_and_follows_training() -> None:
         PARAMS
     )
     z = np.asarray(aux.logits, np.float64)
-    bank = HANDED["logits"].astype(np.float64)
-    known = np.abs(_softmax(bank) - np.eye(K)[HANDED["labels"]])
+    bank = ARTIFACTS["logits"].astype(np.float64)
+    known = np.abs(_softmax(bank) - np.eye(K)[ARTIFACTS["labels"]])
     lam, total = float(_lam(0, 0.4)), 0.0
     for i in range(2 * B):
         own = np.abs(_softmax(z[i]) - np.eye(K)[LABELS[i]])
@@ -198,13 +204,13 @@ def test_bank_has_the_whole_other_category_and_follows_training() -> None:
         likeness = [_cosine(own, known[j]) for j in others]
         total += 0.4 * _entropy(z[i], np.eye(K)[LABELS[i]])
         for j in (others[int(np.argmax(likeness))], others[int(np.argmin(likeness))]):
-            y = lam * np.eye(K)[LABELS[i]] + (1 - lam) * np.eye(K)[HANDED["labels"][j]]
+            y = lam * np.eye(K)[LABELS[i]] + (1 - lam) * np.eye(K)[ARTIFACTS["labels"][j]]
             total += 0.3 * _entropy(lam * z[i] + (1 - lam) * bank[j], y)
     assert float(value) == pytest.approx(total / (2 * B), rel=1e-5)
 
     padded = batch._replace(weights=batch.weights.at[-1].set(0.0))
     after = method.after_step(state, padded, aux)
-    expected = HANDED["logits"].copy()
+    expected = ARTIFACTS["logits"].copy()
     expected[positions[:-1]] = z[:-1]
     np.testing.assert_allclose(after.bank.logits, expected, rtol=1e-5, atol=1e-6)
 
@@ -244,30 +250,35 @@ def test_random_partners_are_of_the_other_half() -> None:
 
 
 def test_categories() -> None:
-    easy, hard = methods.create("aum_mixup").groups(INFO)
-    order = np.argsort(-HANDED["aum"])
+    easy, hard = _groups("aum_mixup")(INFO)
+    order = np.argsort(-ARTIFACTS["aum"])
     assert set(easy) == set(order[: N // 2])
     assert set(hard) == set(order[N // 2 :])
-    easy, hard = methods.create("sim_mixup").groups(INFO)
-    assert HANDED["confidence"][easy].min() > HANDED["confidence"][hard].max()
+    easy, hard = _groups("sim_mixup")(INFO)
+    assert ARTIFACTS["confidence"][easy].min() > ARTIFACTS["confidence"][hard].max()
     assert len(easy) == len(hard) == N // 2
-    easy, hard = methods.create("ea_mixup").groups(INFO)
+    easy, hard = _groups("ea_mixup")(INFO)
     assert len(easy) == len(hard) == round(0.33 * N)
-    assert set(easy) == set(np.argsort(-HANDED["confidence"])[: len(easy)])
-    assert set(hard) == set(np.argsort(-HANDED["variability"])[: len(hard)])
-    easy, hard = methods.create("aum_mixup", share=0.25).groups(INFO)
+    assert set(easy) == set(np.argsort(-ARTIFACTS["confidence"])[: len(easy)])
+    assert set(hard) == set(np.argsort(-ARTIFACTS["variability"])[: len(hard)])
+    easy, hard = _groups("aum_mixup", share=0.25)(INFO)
     assert set(hard) == set(order[-N // 4 :])
-    easy, hard = methods.create("aum_mixup", categorise="random").groups(methods.Info(N, K))
+    easy, hard = _groups("aum_mixup", categorise="random")(methods.Info(N, K))
     assert sorted([*easy, *hard]) == list(range(N))
     assert len(easy) == N // 2
-    assert set(easy) != set(methods.create("aum_mixup").groups(INFO)[0])
+    assert set(easy) != set(_groups("aum_mixup")(INFO)[0])
 
 
 def test_what_needs_records() -> None:
-    assert methods.create("aum_mixup").wants_records
-    assert not methods.create("aum_mixup", categorise="random").wants_records
-    assert methods.create("aum_mixup", categorise="random", anchors="stored").wants_records
-    assert not methods.create("mixup").wants_records
+    def needs(name: str, **options: str) -> tuple[str, ...]:
+        *preparations, last = methods.recipe(name, **options).phases
+        assert tuple(phase.provides for phase in preparations) == last.needs
+        return last.needs
+
+    assert needs("aum_mixup") == ("dynamics",)
+    assert needs("aum_mixup", categorise="random") == ()
+    assert needs("aum_mixup", categorise="random", anchors="stored") == ("dynamics",)
+    assert needs("mixup") == ()
 
 
 @pytest.mark.parametrize("kind", ["features", "embeddings"])
@@ -411,11 +422,12 @@ def test_an_odd_batch_has_one_easy_example_more() -> None:
 
 def test_a_random_split_is_the_seeds_own() -> None:
     method = methods.create("aum_mixup", categorise="random", partners="bank")
-    splits = [method.groups(INFO._replace(seed=seed)) for seed in range(5)]
+    groups = _groups("aum_mixup", categorise="random", partners="bank")
+    splits = [groups(INFO._replace(seed=seed)) for seed in range(5)]
     assert len({tuple(easy) for easy, _ in splits}) == 5
     for seed, (easy, hard) in enumerate(splits):
         assert sorted([*easy, *hard]) == list(range(N))
-        again = method.groups(INFO._replace(seed=seed))
+        again = groups(INFO._replace(seed=seed))
         np.testing.assert_array_equal(easy, again[0])
         bank = method.init(INFO._replace(seed=seed)).bank  # of the same split
         np.testing.assert_array_equal(bank.easy, easy)

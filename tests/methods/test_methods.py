@@ -194,7 +194,7 @@ def test_mixup_mixes_inputs_or_features_and_labels_alike(
 
 def test_watching_logs_training_confidence_by_validation_bin_and_changes_nothing() -> None:
     plain = methods.create("adafocal", num_bins=5)
-    method = methods.watched(plain, num_bins=5)
+    method = methods.bin_monitor(plain, num_bins=5)
     batch = methods.Batch({"image": LOGITS}, LABELS, jnp.arange(N), jnp.ones(N).at[:4].set(0))
     state = method.init(INFO)
     value, aux = method.loss(_apply, jnp.float32(1), state, batch, jax.random.key(0))
@@ -239,7 +239,7 @@ def test_watching_logs_training_confidence_by_validation_bin_and_changes_nothing
 def test_the_monitor_has_bins_of_its_own_whatever_the_method_has() -> None:
     """Appendix H: a method with 4 bins, watched by 15 as every other."""
     plain = methods.create("adafocal", num_bins=4)
-    method = methods.watched(plain)
+    method = methods.bin_monitor(plain)
     evaluator = small.Evaluator(LOGITS, LABELS)
     after = method.after_epoch(method.init(INFO), evaluator, jax.random.key(0))
     shown = method.report(after, LOGITS, LABELS)

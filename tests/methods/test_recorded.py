@@ -14,7 +14,7 @@ def test_records_over_three_epochs() -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, K, N)
     logits = 2 * rng.normal(size=(EPOCHS, N, K))
-    method = methods.recorded(methods.create("adafocal"))
+    method = methods.dynamics_recorder(methods.create("adafocal"))
     state = method.init(methods.Info(N, K))
     after_step = jax.jit(method.after_step)
     for epoch in range(EPOCHS):
@@ -25,7 +25,7 @@ def test_records_over_three_epochs() -> None:
             z = jnp.where(weight[:, None] > 0, z, 99.0)
             batch = methods.Batch({}, jnp.asarray(labels[rows]), rows, jnp.asarray(weight))
             state = after_step(state, batch, methods.Aux(z, {}))
-    found = methods.records(state)
+    found = methods.recorded_dynamics(state)
     assert sorted(found) == ["aum", "confidence", "correctness", "logits", "variability"]
 
     own = np.eye(K, dtype=bool)[labels]
@@ -43,7 +43,7 @@ def test_recording_changes_nothing() -> None:
     rng = np.random.default_rng(1)
     logits, labels = jnp.asarray(rng.normal(size=(N, K)), jnp.float32), jnp.arange(N) % K
     plain = methods.create("adafocal", num_bins=5)
-    method = methods.recorded(plain)
+    method = methods.dynamics_recorder(plain)
     info, key = methods.Info(N, K), jax.random.key(0)
     batch = methods.Batch({"image": logits}, labels, jnp.arange(N), jnp.ones(N))
 

@@ -79,7 +79,7 @@ CALIBRATORS = {
 
 
 def watched_step(z: jax.Array) -> Any:
-    method = methods.watched(methods.Method(init=lambda info: (), loss=lambda *_: None))
+    method = methods.bin_monitor(methods.Method(init=lambda info: (), loss=lambda *_: None))
     batch = methods.Batch({}, LABELS, np.arange(N), np.ones(N, np.float32))
     state = method.init(methods.Info(N, K))
     return method.after_step(state, batch, methods.Aux(z, {}))

@@ -98,7 +98,7 @@ def test_there_was_a_method_to_agree_about(one: dict[str, np.ndarray]) -> None:
     assert one["autolabel.method.confidence"].max() < 0.99  # begins at 1
     logits = one["csd handed over teacher_logits"]
     assert logits.shape == (small.NUM_TRAIN, 3)
-    assert np.abs(logits - small.HANDED["teacher_logits"]).max() > 0.1
+    assert np.abs(logits - small.ARTIFACTS["teacher_logits"]).max() > 0.1
 
 
 @pytest.mark.parametrize("kind", IN_PROCESSES)

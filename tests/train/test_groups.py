@@ -15,7 +15,7 @@ from calib_jax import methods, models, train
 def test_an_epoch_of_halves_has_the_updates_of_cross_entropy(
     split: str, steps: int, rows: int
 ) -> None:
-    made = small.trainer(methods.create("aum_mixup", batch_split=split))
+    made = small.trainer(methods.recipe("aum_mixup", batch_split=split).phases[-1])
     assert (made.train.steps, made.train.batch_size) == (steps, rows)
     assert small.shared_trainer("cross_entropy").train.steps == 6
     plan = made.train.shuffled(0, 0)
@@ -29,14 +29,15 @@ def test_an_epoch_of_halves_has_the_updates_of_cross_entropy(
 
 def test_two_groups_of_a_third_of_the_data() -> None:
     """EA-MixUp has two groups of a third: an epoch is a pass over two thirds of the data."""
-    handed = {"confidence": small.HANDED["aum"], "variability": small.HANDED["aum"][::-1]}
-    with_map = small.HANDED | handed
-    method = methods.create("ea_mixup")
-    groups = method.groups(methods.Info(small.NUM_TRAIN, 3, with_map))
+    handed = {"confidence": small.ARTIFACTS["aum"], "variability": small.ARTIFACTS["aum"][::-1]}
+    with_map = small.ARTIFACTS | handed
+    drawn = methods.recipe("ea_mixup").phases[-1].groups
+    assert drawn is not None
+    groups = drawn.positions(methods.Info(small.NUM_TRAIN, 3, with_map))
     assert [len(group) for group in groups] == [7, 7]
     feed = train.Loader(
         small.images(small.NUM_TRAIN, 0), 4, small.shared_trainer().mesh,
-        groups=lambda seed: groups, batch_split=method.batch_split,
+        groups=lambda seed: groups, batch_split=drawn.batch_split,
     )  # fmt: skip
     assert (feed.steps, feed.sizes) == (4, (2, 2))
 
@@ -53,12 +54,14 @@ def test_parts_of_a_batch_have_their_share_of_each_group() -> None:
 
 
 def test_the_seed_reaches_the_groups_and_the_state(tmp_path: pathlib.Path) -> None:
-    method = methods.create("aum_mixup", categorise="random", partners="random")
-    made = small.trainer(method, epochs=1)
+    phase = methods.recipe("aum_mixup", categorise="random", partners="random").phases[-1]
+    method = phase.method
+    assert phase.groups is not None
+    made = small.trainer(phase, epochs=1)
     seen = {}
     for seed in (0, 5):
         info = made.info._replace(seed=seed)
-        easy, hard = method.groups(info)
+        easy, hard = phase.groups.positions(info)
         plan = made.train.shuffled(seed, 0)
         assert set(plan.rows[:, :2].ravel()) == set(easy)
         assert set(plan.rows[:, 2:].ravel()) == set(hard)
@@ -67,7 +70,7 @@ def test_the_seed_reaches_the_groups_and_the_state(tmp_path: pathlib.Path) -> No
     remembering = method._replace(
         init=lambda info: method.init(info)._replace(stored=jnp.asarray(info.seed))
     )
-    made = small.trainer(remembering, epochs=1)
+    made = small.trainer(phase._replace(method=remembering), epochs=1)
     assert [int(made.init(seed).method_state.stored) for seed in (0, 5, 0)] == [0, 5, 0]
     together = small.fit_seeds(made, tmp_path / "together", [0, 5])
     assert [int(state.method_state.stored) for state in together] == [0, 5]
@@ -79,24 +82,26 @@ def test_the_seed_reaches_the_groups_and_the_state(tmp_path: pathlib.Path) -> No
 @pytest.mark.parametrize(
     ("method", "missing", "origin"),
     [
-        ("aum_mixup", "aum", "methods.recorded"),
-        ("sim_mixup", "confidence", "methods.recorded"),
+        ("aum_mixup", "aum", "methods.dynamics_recorder"),
+        ("sim_mixup", "confidence", "methods.dynamics_recorder"),
         ("csd", "teacher_temperature", "fitted on the validation set"),
         ("sd", "teacher_logits", "by the teacher's network"),
     ],
 )
 def test_what_must_be_handed_over_is_said(method: str, missing: str, origin: str) -> None:
-    with pytest.raises(ValueError, match=f"^handed has nothing: expected '{missing}'") as error:
-        _trainer(methods.create(method), {})
+    with pytest.raises(ValueError, match=f"^artifacts have nothing: expected '{missing}'") as error:
+        _trainer(methods.recipe(method).phases[-1], {})
     assert origin in str(error.value)
-    assert f"train.Trainer(..., handed={{'{missing}': ...}})" in str(error.value)
+    assert f"train.Trainer(..., artifacts={{'{missing}': ...}})" in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_what_the_message_says_works(tmp_path: pathlib.Path) -> None:
-    recording = _trainer(methods.recorded(methods.create("cross_entropy")), {})
+    recording = _trainer(methods.dynamics_recorder(methods.create("cross_entropy")), {})
     state = small.fit(recording, tmp_path / "recorded")
-    guided = _trainer(methods.create("aum_mixup"), methods.records(state.method_state))
+    guided = _trainer(
+        methods.recipe("aum_mixup").phases[-1], methods.recorded_dynamics(state.method_state)
+    )
     trained = small.fit(guided, tmp_path / "guided")
     assert int(trained.step) == 6
     logits = recording.predict(state, recording.loader(recording.train.dataset))
@@ -104,7 +109,9 @@ def test_what_the_message_says_works(tmp_path: pathlib.Path) -> None:
     assert int(small.fit(_trainer(methods.create("csd"), handed), tmp_path / "csd").step) == 6
 
 
-def _trainer(method: methods.Method, handed: dict[str, np.ndarray]) -> train.Trainer:
+def _trainer(
+    method: methods.Method | methods.Phase, handed: dict[str, np.ndarray]
+) -> train.Trainer:
     return train.Trainer(
         train.Network(models.create("mlp", 3, widths=(8,))),
         method,
@@ -112,5 +119,5 @@ def _trainer(method: methods.Method, handed: dict[str, np.ndarray]) -> train.Tra
         small.images(small.NUM_TRAIN, 0),
         small.images(small.NUM_VAL, 1),
         train.Setup(batch_size=4, epochs=1),
-        handed=handed,
+        artifacts=handed,
     )

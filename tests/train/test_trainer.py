@@ -159,7 +159,7 @@ def test_bytes_become_numbers_between_zero_and_one() -> None:
 
 def test_what_a_method_reports_outlives_the_state_it_is_part_of(tmp_path) -> None:
     # A report of the state's own arrays is read after the next step has taken their memory.
-    trainer = _trainer(methods.watched(methods.create("adafocal")))
+    trainer = _trainer(methods.bin_monitor(methods.create("adafocal")))
     log = train.Log(tmp_path / "metrics.jsonl")
     with train.Checkpoints(tmp_path / "checkpoints", best="val/nll") as checkpoints:
         state = train.fit(trainer, 0, checkpoints, log)

@@ -12,10 +12,11 @@ from calib_jax.methods._informed_mixup import informed_mixup
 from calib_jax.methods._lcl import lcl
 from calib_jax.methods._mixup import mixup
 from calib_jax.methods._objectives import OBJECTIVES, Objective
+from calib_jax.methods._recipe import Phase, Recipe
 from calib_jax.methods._self_distillation import self_distillation
 from calib_jax.methods._supervised import supervised
 
-_BUILDERS: dict[str, Callable[..., Objective | Method]] = {
+_BUILDERS: dict[str, Callable[..., Objective | Method | Recipe]] = {
     **OBJECTIVES,
     "mixup": mixup,
     "aum_mixup": informed_mixup,
@@ -31,16 +32,24 @@ _BUILDERS: dict[str, Callable[..., Objective | Method]] = {
 NAMES = tuple(_BUILDERS)
 
 
-def create(name: str, **options: Any) -> Method:
-    """A method by name.
+def recipe(name: str, **options: Any) -> Recipe:
+    """Return the recipe of a method.
 
     Args:
-      name: one of `NAMES`. The name of an objective means ordinary training with it.
-      **options: see `options(name)`.
+      name: One of `NAMES`. The name of an objective means ordinary training with it.
+      **options: Options of the method; see `options(name)`.
     """
     check_name(name)
     made = _BUILDERS[name](**options)
-    return supervised(made) if isinstance(made, Objective) else made
+    if isinstance(made, Recipe):
+        return made
+    method = supervised(made) if isinstance(made, Objective) else made
+    return Recipe((Phase("train", method),))
+
+
+def create(name: str, **options: Any) -> Method:
+    """Return the method of the last phase of a recipe; see `recipe`."""
+    return recipe(name, **options).phases[-1].method
 
 
 def options(name: str) -> dict[str, Any]:

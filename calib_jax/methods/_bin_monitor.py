@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from calib_jax import metrics
 from calib_jax._arrays import matmul
 from calib_jax.methods._base import Apply, Aux, Batch, Evaluator, Info, Method, State
-from calib_jax.methods._recorded import latest
+from calib_jax.methods._dynamics_recorder import latest
 
 
 class TrainingBins(NamedTuple):
@@ -29,7 +29,7 @@ class TrainingBins(NamedTuple):
     own_edges: jax.Array
 
 
-class Watched(NamedTuple):
+class BinMonitorState(NamedTuple):
     """A method's state and the probabilities of training examples seen since the last pass.
 
     Attributes:
@@ -51,7 +51,7 @@ class Watched(NamedTuple):
     before: TrainingBins
 
 
-def watched(method: Method, num_bins: int = 15) -> Method:
+def bin_monitor(method: Method, num_bins: int = 15) -> Method:
     """The same method; its log also has the confidence of training and validation, bin by bin.
 
     Bins are of equal validation mass and the monitor's own, as are the names in the log: a method may
@@ -65,9 +65,9 @@ def watched(method: Method, num_bins: int = 15) -> Method:
     References: Ghosh et al., 2022 (arXiv:2211.11838), section 4 and appendix C.
     """
 
-    def init(info: Info) -> Watched:
+    def init(info: Info) -> BinMonitorState:
         nothing, edges = jnp.zeros(num_bins), jnp.arange(1, num_bins, dtype=jnp.float32) / num_bins
-        return Watched(
+        return BinMonitorState(
             method=method.init(info),
             edges=edges,
             confidence=jnp.zeros((2, num_bins)),
@@ -76,10 +76,12 @@ def watched(method: Method, num_bins: int = 15) -> Method:
             before=TrainingBins(nothing, nothing, nothing, edges),
         )
 
-    def loss(apply: Apply, params: Any, state: Watched, *rest: Any) -> tuple[jax.Array, Aux]:
+    def loss(
+        apply: Apply, params: Any, state: BinMonitorState, *rest: Any
+    ) -> tuple[jax.Array, Aux]:
         return method.loss(apply, params, state.method, *rest)
 
-    def after_step(state: Watched, batch: Batch, aux: Aux) -> Watched:
+    def after_step(state: BinMonitorState, batch: Batch, aux: Aux) -> BinMonitorState:
         probs = jax.nn.softmax(aux.logits.astype(jnp.float32))
         true = jnp.take_along_axis(probs, batch.labels[:, None], axis=-1)[:, 0]
         confidence, number = [], []
@@ -95,8 +97,10 @@ def watched(method: Method, num_bins: int = 15) -> Method:
             probability=latest(state.probability, batch, true),
         )
 
-    def after_epoch(state: Watched, evaluator: Evaluator, key: jax.Array) -> Watched:
-        return Watched(
+    def after_epoch(
+        state: BinMonitorState, evaluator: Evaluator, key: jax.Array
+    ) -> BinMonitorState:
+        return BinMonitorState(
             method=method.after_epoch(state.method, evaluator, key),
             edges=_validation_bins(*evaluator.validation()).edges[1:-1],
             confidence=jnp.zeros((2, num_bins)),
@@ -120,7 +124,9 @@ def watched(method: Method, num_bins: int = 15) -> Method:
         true, top = confidence / jnp.maximum(number, 1)
         return TrainingBins(true, top, own.confidence / jnp.maximum(own.count, 1), own.edges[1:-1])
 
-    def report(state: Watched, logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
+    def report(
+        state: BinMonitorState, logits: jax.Array, labels: jax.Array
+    ) -> dict[str, jax.Array]:
         bins = _validation_bins(logits, labels)
         return {
             "val_edges": bins.edges[1:-1],

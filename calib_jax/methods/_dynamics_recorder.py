@@ -10,7 +10,7 @@ from calib_jax import dynamics
 from calib_jax.methods._base import Apply, Aux, Batch, Info, Method, State
 
 
-class Recorded(NamedTuple):
+class DynamicsRecord(NamedTuple):
     """A method's state and what is known of every training example.
 
     Attributes:
@@ -26,27 +26,27 @@ class Recorded(NamedTuple):
     logits: jax.Array
 
 
-def recorded(method: Method) -> Method:
+def dynamics_recorder(method: Method) -> Method:
     """The same method; its state also keeps each example's AUM, data map and latest logits.
 
     All are of the logits that training itself computes, dropout and all, once an epoch.
     """
 
-    def init(info: Info) -> Recorded:
+    def init(info: Info) -> DynamicsRecord:
         n = info.num_examples
-        return Recorded(
+        return DynamicsRecord(
             method.init(info),
             dynamics.aum_init(n),
             dynamics.datamap_init(n),
             jnp.zeros((n, info.num_classes)),
         )
 
-    def loss(apply: Apply, params: Any, state: Recorded, *rest: Any) -> tuple[jax.Array, Aux]:
+    def loss(apply: Apply, params: Any, state: DynamicsRecord, *rest: Any) -> tuple[jax.Array, Aux]:
         return method.loss(apply, params, state.method, *rest)
 
-    def after_step(state: Recorded, batch: Batch, aux: Aux) -> Recorded:
+    def after_step(state: DynamicsRecord, batch: Batch, aux: Aux) -> DynamicsRecord:
         seen = (batch.position, aux.logits, batch.labels, batch.weights)
-        return Recorded(
+        return DynamicsRecord(
             method.after_step(state.method, batch, aux),
             dynamics.aum_update(state.aum, *seen),
             dynamics.datamap_update(state.data_map, *seen),
@@ -70,8 +70,8 @@ def latest(logits: jax.Array, batch: Batch, new: jax.Array) -> jax.Array:
     return logits.at[rows].set(new.astype(logits.dtype), mode="drop")
 
 
-def records(state: Recorded) -> dict[str, np.ndarray]:
-    """What was recorded, a row per training example, as later phases find it in `Info.handed`."""
+def recorded_dynamics(state: DynamicsRecord) -> dict[str, np.ndarray]:
+    """What was recorded, a row per training example, as later phases find it in `Info.artifacts`."""
     values = {
         "aum": dynamics.aum_values(state.aum),
         **dynamics.datamap_values(state.data_map)._asdict(),
