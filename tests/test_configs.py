@@ -113,8 +113,8 @@ def test_ablations_are_the_smoothed_row_without_one_part(name: str, network: str
     for variant, change in left_out.items():
         assert variants[variant] == reference | change
     assert config.method.aum_mixup.batch_split == "halves"
-    assert build_recipe(config, "aum_mixup_ls").batch_split == "halves"
-    assert build_recipe(config, "aum_mixup_each").batch_split == "each"
+    assert build_recipe(config, "aum_mixup_ls").phases[-1].groups.batch_split == "halves"
+    assert build_recipe(config, "aum_mixup_each").phases[-1].groups.batch_split == "each"
 
 
 @pytest.mark.parametrize("radius", ["0.01", "0.03", "0.1"])

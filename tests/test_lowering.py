@@ -19,7 +19,11 @@ from calib_jax import train as training
 
 ROOMS = (augment, dynamics, losses, metrics, posthoc, targets)
 # Nothing of these runs on a device: a number for a name, an answer for an `if`.
-ON_THE_HOST = {"augment.op_number", "posthoc.looks_like_probabilities"}
+ON_THE_HOST = {
+    "augment.corruption_strengths",
+    "augment.op_number",
+    "posthoc.looks_like_probabilities",
+}
 N, K = 16, 4
 
 

@@ -41,7 +41,8 @@ ATTACK = {"loss": loss, "eps": 0.1}
 
 class TestAugment(Suite):
     room = augment
-    exempt = frozenset({"CORRUPTIONS", "MAX_DEPTH", "OPS", "op_number"})  # nothing of arrays
+    # Nothing of arrays.
+    exempt = frozenset({"CORRUPTIONS", "MAX_DEPTH", "OPS", "corruption_strengths", "op_number"})
     cases = (
         *(
             Image(
