@@ -160,7 +160,7 @@ def test_asked_to_stop_while_waiting(tmp_path: pathlib.Path) -> None:
 def test_the_first_process_locks_for_all(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(train, "is_first", lambda: False)
+    monkeypatch.setattr(train, "is_primary", lambda: False)
     with _workdir.locked(tmp_path / "x"):
         assert not (tmp_path / "x").exists()
 
