@@ -93,9 +93,8 @@ def test_examples_of_a_prompt() -> None:
 
 def test_placeholders_are_documented() -> None:
     text = (pathlib.Path(__file__).parents[2] / "docs/llm.md").read_text()
-    table = set(
-        re.findall(r"`\{(\w+)\}`", text.partition("| placeholder |")[2].partition("\n\n")[0])
-    )
+    text = text.partition("| placeholder |")[2]
+    table = set(re.findall(r"`\{(\w+)\}`", text.partition("\n\n")[0]))
     with pytest.raises(ValueError, match="placeholder") as outside:
         _settings("{x} {text}")
     with pytest.raises(ValueError, match="placeholder") as inside:
