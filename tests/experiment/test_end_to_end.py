@@ -159,7 +159,8 @@ def test_every_method(name: str, tmp_path: pathlib.Path, monkeypatch: pytest.Mon
         n * trainer.train.steps for n in range(1, epochs + 1)
     ]
     for row in small.rows(run):
-        assert all(np.isfinite(value).all() for value in row.values())
+        names = {"method/bucket_names", "method/bucket_meaning"}  # words
+        assert all(np.isfinite(row[key]).all() for key in row.keys() - names)
     assert trainer.compilations()["train"] == 1
     # What is read back is of the kind that the compiled step takes.
     state = small.fit(trainer, run)
