@@ -62,11 +62,12 @@ def results(folder: pathlib.Path, kinds: Iterable[str] = KINDS) -> dict[str, np.
         for path, leaf in jax.tree_util.tree_leaves_with_path(state):
             found[f"{kind}{jax.tree_util.keystr(path)}"] = train.to_host(leaf)
         for key, value in small.rows(folder / kind)[-1].items():
-            found[f"{kind} {key}"] = np.asarray(value)
+            if key not in ("method/bucket_names", "method/bucket_meaning"):  # words
+                found[f"{kind} {key}"] = np.asarray(value)
         found[f"{kind} compilations"] = np.asarray(list(made.compilations().values()))
         if kind == "csd":
             for key, value in _recipe._teaching(made, state).items():  # the generation after it
-                found[f"csd handed over {key}"] = value
+                found[f"csd artifact {key}"] = value
         if kind == "adafocal":
             found["resumed"] = np.asarray(_resumed(made, folder / "parts", state))
             part, options = small.images(20, 3), {"eps": 0.1, "steps": 2, "restarts": 2, "seed": 0}

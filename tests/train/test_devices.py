@@ -95,8 +95,8 @@ def test_state_and_log_agree(
 
 
 def test_there_was_a_method_to_agree_about(one: dict[str, np.ndarray]) -> None:
-    assert one["autolabel.method.confidence"].max() < 0.99  # begins at 1
-    logits = one["csd handed over teacher_logits"]
+    assert one["autolabel.method_state.confidence"].max() < 0.99  # begins at 1
+    logits = one["csd artifact teacher_logits"]
     assert logits.shape == (small.NUM_TRAIN, 3)
     assert np.abs(logits - small.ARTIFACTS["teacher_logits"]).max() > 0.1
 
