@@ -182,9 +182,7 @@ def test_logits_of_other_examples_teach_nobody(quick: None, tmp_path: pathlib.Pa
     with np.load(path) as file:
         arrays = dict(file)
     np.savez(path, **arrays | {"ids": arrays["ids"][::-1]})
-    with pytest.raises(
-        ValueError, match=r"handed_over\.npz is of other training examples: the data"
-    ):
+    with pytest.raises(ValueError, match=r"artifacts\.npz is of other training examples: the data"):
         experiment.run(config, tmp_path)
 
 

@@ -40,8 +40,8 @@ def test_killed_within_and_between_phases(command: Command, tmp_path: pathlib.Pa
     ]:
         done = command(*DIGITS, *parts, interrupt=[(moment, number, "SIGKILL")], **options)
         assert done.code == -9, (moment, done)
-        handed_over = tmp_path / "parts" / "phases" / "map" / "seed_0" / "artifacts.npz"
-        assert handed_over.exists() == finished
+        artifacts = tmp_path / "parts" / "phases" / "map" / "seed_0" / "artifacts.npz"
+        assert artifacts.exists() == finished
     done = command(*DIGITS, *parts, **options)
     assert done.code == 0, done.err
     assert "map" not in done.err  # is not done again
