@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import jax
 import numpy as np
@@ -97,7 +98,8 @@ def test_a_broken_connection_is_one_line(
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     monkeypatch.setattr(os, "_exit", end)
     monkeypatch.setattr(main, "_run", lose)
-    monkeypatch.setattr(main.flags, "FLAGS", lambda _: ["main"])
+    parsed = mock.Mock(return_value=["main"])  # stands in for the flags, all of them understood
+    monkeypatch.setattr(main.flags, "FLAGS", parsed)
     monkeypatch.setattr(sys, "argv", ["main", "--workdir", str(tmp_path)])
     with pytest.raises(Ended) as ended:
         main.main()
