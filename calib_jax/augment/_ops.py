@@ -2,7 +2,7 @@
 
 Nothing branches. A warp that moves nothing, a mask that keeps all bits, a threshold that no level
 reaches, a range that is full already and a color factor of 1 leave an image as it is: so every image
-goes through all of them, with the numbers of its own operation. Only equalize has to count, and counts
+goes through all of them, with the numbers of its operation. Only equalize has to count, and counts
 for those images that ask for it. What a tone operation does to a level is arithmetic here; a table of
 256 entries would have to be looked up for every value, which costs more than to compute it.
 

@@ -66,7 +66,7 @@ def augmix(
     """`lam x + (1 - lam) x'` with `x'` the image after a chain of random operations.
 
     With several chains, as in the original AugMix, `x'` is their mean with Dirichlet(1) weights, each
-    chain has a depth of its own and each operation a magnitude from U(0.1, magnitude).
+    chain has a random depth and each operation a magnitude from U(0.1, magnitude).
 
     Args:
       key: random key.

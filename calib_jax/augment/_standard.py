@@ -7,7 +7,7 @@ from calib_jax.augment._images import check_images
 
 
 def pad_crop(key: jax.Array, images: jax.Array, padding: int) -> jax.Array:
-    """Return each image `[batch, h, w, c]` padded with zeros and cropped back at a place of its own.
+    """Return each image `[batch, h, w, c]` padded with zeros and cropped back at a random position.
 
     >>> images = np.zeros((2, 4, 4, 3), np.uint8)
     >>> augment.pad_crop(jax.random.key(0), images, padding=1).shape

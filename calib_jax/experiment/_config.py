@@ -73,7 +73,7 @@ def default_config() -> ConfigDict:
                 "steps_per_call": 0,  # 0: what suits the backend
                 "workers": 0,  # processes that read a streaming set
                 "accumulate": 1,  # parts of a batch whose gradients are averaged
-                "sharding": "replicated",  # or fsdp: parameters dealt out over the devices
+                "sharding": "replicated",  # or fsdp: parameters sharded over the devices
                 "sum_loss": False,  # minimise the sum over the batch, not the mean
                 "log_test": False,  # log the test set's metrics, too; nothing is selected by them
             },

@@ -14,7 +14,7 @@ def best_of(
     """The results of a run: those of the generation that does best on validation.
 
     Paper: the best generation by its test tables; here: by validation. The first teacher is shown but
-    does not compete, as it is a result of its own method.
+    does not compete, as it is the result of another method.
 
     Args:
       generations: folder and evaluation of each network, the first teacher first if there is one.

@@ -23,7 +23,7 @@ def run_config(config: Any, name: str) -> tuple[str, Any]:
 
     Args:
       config: of the experiment.
-      name: of a method or variant. A method may have an entry of its own among the variants, too.
+      name: of a method or variant. A method may have an entry among the variants, too.
 
     Returns:
       The name of the method, and the config with the variant's settings merged into it.

@@ -140,7 +140,7 @@ def adafocal_trajectory(
 ) -> AdaFocalState:
     """Scan `adafocal_update` over a stack of validation snapshots, for replays and plots.
 
-    The snapshots are fixed: they are what a network predicted that was trained with gammas of its own.
+    The snapshots are fixed: they are what a network predicted that was trained with its gammas.
     Another `lam` or `switch` would have trained another network, so this shows how the update rule
     answers to given predictions and does not replace retraining. A study of a setting is a `vmap`:
 

@@ -140,7 +140,7 @@ def dual_focal(logits: ArrayLike, labels: ArrayLike, gamma: float = 5.0) -> jax.
     Args:
       logits: `[batch, num_classes]`.
       labels: integers `[batch]` or soft `[batch, num_classes]` (then `sum_k y_k L_k`, `L_k` being the
-        loss if k were the label: each class has a `p_j` of its own).
+        loss if k were the label: each class has a different `p_j`).
       gamma: focusing parameter, `>= 0`.
 
     Returns:

@@ -53,7 +53,7 @@ def autolabel(
     """Trains on augmented images only, with labels as sure as the table says.
 
     After a validation pass every bucket is evaluated on the validation set augmented in the same way,
-    with randomness of its own, and its label confidence c moves by eq. 1: down where the network is
+    with new random numbers, and its label confidence c moves by eq. 1: down where the network is
     over-confident. Buckets that change images in the same way are evaluated once.
 
     Paper: a step of alpha after every epoch. Here: with `update_every` = n > 1 one step stands for those

@@ -123,7 +123,7 @@ def bin_stats(
         by one example at most, however few or tied the examples are. Examples of the same confidence
         share their mean correctness: the result does not depend on their order. A whole weight
         counts as that many examples; fractional ones are cut into exactly equal parts. Each data set
-        has edges of its own: to merge parts, bin them by the `edges` of one.
+        has other edges: to merge parts, bin them by the `edges` of one.
       closed: to which bin an example on an inner edge belongs: `'right'` puts it in the lower bin,
         `(lo, hi]`, `'left'` in the upper one, `[lo, hi)`. Means nothing for `'mass'`.
       weights: `[n]`, non-negative; a row of weight 0 (padding) counts for nothing.

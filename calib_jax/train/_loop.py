@@ -31,7 +31,7 @@ def fit(
     save_best: bool = False,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainState:
-    """Train to the end, from the newest checkpoint if there is one.
+    """Train one seed, from the newest checkpoint if there is one.
 
     Args:
       trainer: Programs and data of the training.

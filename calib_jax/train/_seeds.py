@@ -34,7 +34,7 @@ def fit_seeds(
     save_best: bool = False,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[TrainState]:
-    """Train several seeds to the end, from the newest step that all have saved; see `fit`.
+    """Train several seeds in one program, from the newest step that all have saved; see `fit`.
 
     Args:
       trainers: Trainer of each seed: the same one, or trainers that differ in their artifacts only.
