@@ -39,7 +39,7 @@ def run_config(config: Any, name: str) -> tuple[str, Any]:
         raise ValueError(f"{where}={settings!r}: expected settings such as {{'of': 'focal'}}")
     settings = settings.to_dict()
     if (name in methods.NAMES and "of" in settings) or not name.isidentifier():
-        raise ValueError(f"{where}: expected a name of its own, letters, digits and _")
+        raise ValueError(f"{where}: expected a name that no method has, letters, digits and _")
     method = settings.pop("of", name)
     if method not in methods.NAMES:
         raise ValueError(f"{where}.of={method!r}: {expected_one_of(method, methods.NAMES)}")

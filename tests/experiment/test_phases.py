@@ -102,10 +102,10 @@ def test_records_are_of_all_epochs_where_the_best_is_selected(tmp_path: pathlib.
 @pytest.mark.parametrize(
     ("variants", "message"),
     [
-        ({"mixup": {"of": "mixup"}}, "variants.mixup: expected a name of its own"),
+        ({"mixup": {"of": "mixup"}}, "variants.mixup: expected a name that no method has"),
         ({"a": {"of": "mixxup"}}, "variants.a.of='mixxup': expected one of .*'mixup'"),
         ({"a": {"of": "mixup", "plaec": "x"}}, "variants.a.plaec: expected .*'place'"),
-        ({"a b": {"of": "mixup"}}, "variants.a b: expected a name of its own"),
+        ({"a b": {"of": "mixup"}}, "variants.a b: expected a name that no method has"),
     ],
 )
 def test_mistakes_in_variants(variants: dict, message: str, tmp_path: pathlib.Path) -> None:

@@ -122,7 +122,7 @@ def test_variants_of_the_command_line() -> None:
         ("ada_10=adafocl", "variants.ada_10.of='adafocl': .*did you mean 'adafocal'"),
         ("ada_10=adafocal,num_bin=10", "variants.ada_10.num_bin: .*did you mean 'num_bins'"),
         ("ada_10=adafocal,num_bins=ten", "ada_10.num_bins='ten': expected int, such as 15"),
-        ("focal=adafocal", "variants.focal: expected a name of its own"),
+        ("focal=adafocal", "variants.focal: expected a name that no method has"),
         ("old=adafocal", "the config has a variant 'old'; change it by --config.method.variants"),
     ],
 )
