@@ -15,7 +15,7 @@ from benchmarks._report import Report
 SUITES = (
     *("overhead", "memory", "compile", "train_step", "loading", "scale", "growth"),
     *("losses", "adafocal", "metrics", "posthoc", "augment", "autolabel", "aum_mixup", "distill"),
-    "models",
+    *("models", "predict", "evaluate"),
 )
 _DESCRIPTION = """\
 Compare the speed of calib_jax with other libraries and with plain numpy and torch versions.

@@ -4,7 +4,8 @@ Rooms are imported on first use: `import calib_jax; calib_jax.metrics.ece(…)`.
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from calib_jax import augment as augment
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from calib_jax import targets as targets
     from calib_jax import train as train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _ROOMS = (
     *("augment", "data", "dynamics", "evaluation", "experiment", "llm", "losses", "methods"),
@@ -30,7 +31,7 @@ _ROOMS = (
 )
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> ModuleType:
     if name in _ROOMS:
         return importlib.import_module(f"calib_jax.{name}")
     raise AttributeError(f"module 'calib_jax' has no attribute {name!r}")

@@ -2,7 +2,6 @@
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
 
 
 def expected_one_of(name: str, names: Iterable[str]) -> str:
@@ -13,9 +12,19 @@ def expected_one_of(name: str, names: Iterable[str]) -> str:
       names: Names that are known.
     """
     names = list(names)
-    close = difflib.get_close_matches(name, names, 1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"expected {'one of ' + ', '.join(names) if names else 'none'}{hint}"
+    listed = "one of " + ", ".join(names) if names else "none"
+    return f"expected {listed}{did_you_mean(name, names)}"
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a hint at the name that was probably meant, or an empty string.
+
+    Args:
+      name: Name that was given.
+      names: Names that are known.
+    """
+    close = difflib.get_close_matches(name, list(names), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def check_choice(key: str, name: str, names: Iterable[str]) -> None:
@@ -31,7 +40,7 @@ def check_choice(key: str, name: str, names: Iterable[str]) -> None:
         raise ValueError(f"{key}={name!r}: {expected_one_of(str(name), names)}")
 
 
-def differences(old: Any, new: Any, path: str = "config") -> list[str]:
+def differences(old: object, new: object, path: str = "config") -> list[str]:
     """Return what two configs, as nested dicts, disagree about, one line each.
 
     Args:

@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ def write_atomic(path: pathlib.Path, content: str | bytes) -> None:
     temporary.replace(path)
 
 
-def write_json(path: pathlib.Path, content: Any) -> None:
+def write_json(path: pathlib.Path, content: object) -> None:
     """Write `content` as indented JSON, atomically."""
     write_atomic(path, json.dumps(content, indent=2) + "\n")
 

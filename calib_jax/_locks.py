@@ -1,7 +1,6 @@
 """Locks on folders, released when the process that holds them ends, however it ends."""
 
 import contextlib
-import fcntl
 import os
 import pathlib
 import socket
@@ -31,7 +30,14 @@ def lock_folder(folder: pathlib.Path, name: str = ".lock") -> Iterator[None]:
 
 
 def try_lock(file: IO[str], *, shared: bool = False) -> bool:
-    """Return whether the lock on an open file could be acquired at once."""
+    """Return whether the lock on an open file could be acquired at once.
+
+    Systems without `flock` (Windows) have no locks here: two processes in one workdir are not detected.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return True
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,92 +1,97 @@
 """Evaluate saved predictions of any framework.
 
     python -m calib_jax.evaluate predictions.npz
-    python -m calib_jax.evaluate test.npz --validation val.npz --calibrate temperature,ets,spline
+    python -m calib_jax.evaluate test.npz --validation val.npz --calibrate temperature,ets,svs
+    python -m calib_jax.evaluate a.npz b.npz                          compare two classifiers
+    python -m calib_jax.evaluate val.npz --calibrate svs --save_calibrator svs.npz
+    python -m calib_jax.evaluate apply svs.npz new.npz --out calibrated
 
-PREDICTIONS is an .npz with `logits` or `probs` [n, num_classes] and `labels` [n], or a .csv with a
-header, a `label` column and one column per class. Calibrators are fitted on --validation; without it
-the predictions are split into two random halves, each calibrated by a fit on the other.
+PREDICTIONS is an .npz with `logits` or `probs` [n, num_classes] and `labels` [n], a .csv, .jsonl or
+.parquet with a `label` column and one column per class, or a pair logits.npy,labels.npy; docs/evaluate.md
+has the rules. Calibrators are fitted on --validation; without it the predictions are split into two
+random halves, each calibrated by a fit on the other.
 
-Prints a table with 95 % bootstrap intervals and writes results.json, reliability.png and
-risk_coverage.png.
+Prints a table with 95 % bootstrap intervals and writes results.json, report.html and plots.
 """
 
 import argparse
+import os
 import pathlib
 import sys
-
-from calib_jax import __version__, evaluation, posthoc, report
-from calib_jax._io import write_json
-from calib_jax._startup import keep_compiled
+from collections.abc import Iterable
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    arguments = _parser().parse_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
     try:
-        return _run(arguments)
+        _run(argv)
+        sys.stdout.flush()
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+    except OSError as error:
+        if error.filename is None:  # of stdout: nothing more goes there, at exit neither
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):  # the reader, such as head, has seen enough
+            return 141
+        where = f": {error.filename}" if error.filename else ""
+        print(f"error: {error.strerror or error}{where}", file=sys.stderr)
+        return 1
+    except MemoryError:
+        print("error: not enough memory", file=sys.stderr)
+        return 1
+    return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _run(argv: list[str]) -> None:
+    from calib_jax import _startup, evaluation, posthoc  # here, so that Ctrl-C finds a handler
+
+    _startup.keep_memory()
+    _startup.keep_compiled()
+    if argv[:1] == ["apply"]:
+        arguments = _apply_parser().parse_args(argv[1:])
+        evaluation.run_apply(arguments.calibrator, arguments.predictions, arguments.out)
+        return
+    arguments = _parser(posthoc.CALIBRATORS).parse_args(argv)
+    options = vars(arguments)
+    paths = options.pop("predictions")
+    names = [name.strip() for name in options.pop("calibrate").split(",") if name.strip()]
+    options["out"] = arguments.out or pathlib.Path("runs", pathlib.Path(paths[0]).stem)
+    evaluation.run_evaluation(paths, calibrators=names, **options)
+
+
+def _parser(calibrators: Iterable[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m calib_jax.evaluate",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("predictions", metavar="PREDICTIONS", help=".npz or .csv file")
-    parser.add_argument("--validation", metavar="VAL", help="file to fit the calibrators on")
-    parser.add_argument(
-        "--calibrate", default="", metavar="NAMES",
-        help=f"comma-separated, of: {', '.join(posthoc.CALIBRATORS)}",
-    )  # fmt: skip
-    parser.add_argument("--out", metavar="DIR", help="where to write (default runs/<file name>)")
-    parser.add_argument("--seed", type=int, default=0, help="of halves and bootstrap (default 0)")
+    add = parser.add_argument
+    add("predictions", metavar="PREDICTIONS", nargs="+", help="a file; several are compared")
+    add("--validation", metavar="VAL", help="file to fit the calibrators on")
+    known = f"comma-separated, of: {', '.join(calibrators)}"
+    add("--calibrate", default="", metavar="NAMES", help=known)
+    add("--out", type=pathlib.Path, metavar="DIR", help="default: runs/<file name>")
+    add("--seed", type=int, default=0, help="of halves and bootstrap (default 0)")
+    bootstrap = "resamples (default 500; fewer above 200,000 examples)"
+    add("--num_bootstrap", type=int, metavar="N", help=bootstrap)
+    add("--save_calibrator", type=pathlib.Path, metavar="FILE.npz", help="for `apply`")
+    no_interactive = "a report.html without the figure that has sliders and embeds a sample of rows"
+    add("--no_interactive", dest="interactive", action="store_false", help=no_interactive)
+    add("--plot_format", choices=("png", "svg", "pdf"), default="png", help="default: png")
     return parser
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    keep_compiled()
-    names = [name.strip() for name in arguments.calibrate.split(",") if name.strip()]
-    path, validation_path = arguments.predictions, arguments.validation
-    out = pathlib.Path(arguments.out or f"runs/{pathlib.Path(path).stem}")
-    test = evaluation.load_predictions(path)
-    validation = evaluation.load_predictions(validation_path) if validation_path else None
-    for title, predictions in (("predictions", test), ("validation", validation)):
-        for note in predictions.notes if predictions else ():
-            print(f"{title}: {note}")
-    if names and validation is None:
-        print("calibrators: no --validation, so each half is calibrated by a fit on the other half")
-    results = evaluation.evaluate(test, validation, names, seed=arguments.seed)
-
-    print("\n" + report.metric_table([(r.name, r.metrics, r.intervals) for r in results]))
-    print("* best of the row; [95 % bootstrap interval over the examples]")
-    print(
-        "resampling adds noise, which raises any calibration error: a small one may lie below its own"
-    )
-    for result in results:
-        for key, values in result.parameters.items():
-            print(f"{result.name}: {key} = {', '.join(f'{v:.4g}' for v in values)}")
-
-    out.mkdir(parents=True, exist_ok=True)
-    panels = [(r.name, r.confidence, r.correct) for r in results]
-    report.plot_reliability(panels).savefig(out / "reliability.png", dpi=130)
-    report.plot_risk_coverage(panels).savefig(out / "risk_coverage.png", dpi=130)
-    record = {
-        "version": __version__,
-        "predictions": str(path),
-        "validation": str(validation_path) if validation_path else None,
-        "seed": arguments.seed,
-        "num_examples": len(test.labels),
-        "num_classes": test.num_classes,
-        "notes": test.notes,
-        "results": [result.to_json() for result in results],
-    }
-    write_json(out / "results.json", record)
-    print(f"\nwritten: {out}/results.json, reliability.png, risk_coverage.png")
-    return 0
+def _apply_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m calib_jax.evaluate apply")
+    parser.add_argument("calibrator", metavar="CALIBRATOR.npz", help="from --save_calibrator")
+    parser.add_argument("predictions", metavar="PREDICTIONS", help="logits or probs")
+    parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR")
+    return parser
 
 
 if __name__ == "__main__":

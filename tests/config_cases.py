@@ -30,6 +30,9 @@ SHAPES = {
     "ssec": (None, 8),
     "isear": (None, 6),
     "emotion_stimulus": (None, 6),
+    "csv": (None, 2),
+    "image_folder": ((32, 32, 3), 2),
+    "npz": ((5,), 2),
 }
 
 
@@ -40,6 +43,8 @@ def fake(name: str, split: str, data_dir=None, **options) -> data.Dataset:
         inputs = {"text": np.array(["some words of a post"] * n, object)}
         if name in ("swag", "hellaswag"):
             inputs["choices"] = np.array([["some words"] * 4] * n, object)
+    elif len(shape) == 1:
+        inputs = {"features": np.zeros((n, *shape), np.float32)}
     else:
         inputs = {"image": np.zeros((n, *shape), np.uint8)}
     labels, ids = np.zeros(n, np.int32), np.arange(n, dtype=np.int32)

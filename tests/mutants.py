@@ -3,14 +3,19 @@
     python tests/mutants.py --out mutants.jsonl --workers 2
     python tests/mutants.py --out mutants.jsonl --report
 
-A development tool, not a test. Each mutant runs in a process of its own, in a clone of the committed
-state. All of `losses` and `targets` and a seeded sample of the other rooms, stratified by file, are
-tried; what `--out` already holds is not tried again. The tests most likely to notice run first.
+A development tool, not a test. All of `losses` and `targets` and a seeded sample of the other rooms,
+stratified by file, are tried; what `--out` already holds is not tried again.
+
+First the tests of the rooms run once and record which of them execute which lines (`--out` with the
+suffix `.lines.json`). Each mutant is then tried with the cheapest tests that execute its line, in a
+process that imports the package again for every mutant; nothing is forked, which could deadlock JAX. A
+mutant that passes is tried once more, in a process of its own, with all tests of its room.
 """
 
 import argparse
 import ast
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
@@ -20,13 +25,17 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 ROOT = pathlib.Path(__file__).parent.parent
 ALL = ("losses", "targets")  # every mutant of these is tried
 SAMPLED = ("augment", "dynamics", "methods", "metrics", "posthoc")
+ROOMS = (*ALL, *SAMPLED)
 TIMEOUT = 900  # seconds; a mutant that never ends is noticed
+CHEAPEST = 4  # tests of a line that are tried first
+BATCH = 40  # mutants of one process
 
 OPERATORS: dict[type, str] = {
     ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.Pow: "*", ast.FloorDiv: "*",
@@ -158,80 +167,248 @@ def _files(room: str) -> list[pathlib.Path]:
     return sorted((ROOT / "calib_jax" / room).glob("_[a-z]*.py"))
 
 
-def tests_of(path: str, clone: pathlib.Path) -> list[list[str]]:
-    """Return the test files of a module's room in the order to run them: its own first."""
+def tests_of(path: str, clone: pathlib.Path) -> list[str]:
+    """Return the test files of a module's room, its own first."""
     room, stem = path.split("/")[1], pathlib.Path(path).stem.lstrip("_")
-    own = clone / "tests" / room
-    first = [p for p in sorted(own.glob("test_*.py")) if stem in p.stem or p.stem[5:] in stem]
+    files = sorted((clone / "tests" / room).glob("test_*.py"))
+    files.sort(key=lambda p: not (stem in p.stem or p.stem[5:] in stem))
     numerics = clone / "tests" / "numerics" / f"test_{room}.py"
-    rest = [p for p in sorted(own.glob("test_*.py")) if p not in first]
-    rest += [numerics] if numerics.exists() else []
-    return [list(map(str, group)) for group in (first, rest) if group]
+    return [str(p.relative_to(clone)) for p in (*files, numerics) if p.exists()]
 
 
-def noticed(mutant: Mutant, clone: pathlib.Path) -> str:
-    """Return "noticed", "missed" or "invalid" (no valid Python) for a mutant in a clone."""
+def run_pytest(*arguments: str, plugins: tuple[Any, ...] = ()) -> int:
+    """Run tests in this process, with the package and the tests imported anew."""
+    here = str(pathlib.Path.cwd())
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if file.startswith(here) and name != "__main__":
+            del sys.modules[name]
+    import jax
+    import pytest
+
+    jax.clear_caches()
+    options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=")
+    mode = ("--import-mode=importlib", "-m", "not slow")
+    with (
+        open(os.devnull, "w") as nothing,
+        contextlib.redirect_stdout(nothing),
+        contextlib.redirect_stderr(nothing),
+    ):
+        return int(pytest.main([*options, *mode, *arguments], plugins=list(plugins)))
+
+
+class LineRecorder:
+    """A pytest plugin: the lines of the package that each test executes, and its seconds."""
+
+    def __init__(self) -> None:
+        self.tests: list[tuple[float, str, list[str]]] = []
+        self._package = str(pathlib.Path.cwd() / "calib_jax") + os.sep
+        self._lines: set[str] = set()
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        import jax
+
+        jax.clear_caches()  # or only the first test would trace a function
+        self._lines, self._start = set(), time.process_time()
+        sys.settrace(self._trace)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        sys.settrace(None)
+        self.tests.append((time.process_time() - self._start, nodeid, sorted(self._lines)))
+
+    def _trace(self, frame: Any, event: str, arg: object) -> Any:
+        name = frame.f_code.co_filename
+        if not name.startswith(self._package):
+            return None
+        self._lines.add(f"calib_jax/{name.removeprefix(self._package)}:{frame.f_lineno}")
+        return self._trace
+
+
+def record_lines(room: str) -> None:
+    """Print, for each line of a room, the cheapest tests of the room that execute it."""
+    recorder = LineRecorder()
+    run_pytest(*tests_of(f"calib_jax/{room}/_", pathlib.Path.cwd()), plugins=(recorder,))
+    by_line: dict[str, list[str]] = {}
+    for _, nodeid, lines in sorted(recorder.tests):
+        for line in lines:
+            tests = by_line.setdefault(line, [])
+            if len(tests) < CHEAPEST:
+                tests.append(nodeid)
+    print(json.dumps(by_line))
+
+
+def try_batch() -> None:
+    """Try the mutants on standard input, one JSON each with its tests; print an outcome for each."""
+    for line in sys.stdin:
+        row = json.loads(line)
+        mutant = Mutant(*(row[name] for name in Mutant._fields))
+        with changed(mutant, pathlib.Path.cwd()):
+            code = run_pytest("-x", *row["tests"])
+        print("missed" if code in (0, 5) else "noticed", flush=True)
+
+
+@contextlib.contextmanager
+def changed(mutant: Mutant, clone: pathlib.Path) -> Iterator[None]:
+    """Apply a mutant to a clone for a while."""
     path = clone / mutant.path
     source = path.read_text()
-    changed = source[: mutant.start] + mutant.new + source[mutant.end :]
+    path.write_text(source[: mutant.start] + mutant.new + source[mutant.end :])
     try:
-        compile(changed, mutant.path, "exec")
-    except SyntaxError:
-        return "invalid"
-    path.write_text(changed)
-    environment = os.environ | {"PYTHONPATH": str(clone), "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        for files in tests_of(mutant.path, clone):
-            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
-            done = subprocess.run(
-                command, cwd=clone, env=environment, capture_output=True, timeout=TIMEOUT
-            )
-            if done.returncode not in (0, 5):
-                return "noticed"
-        return "missed"
-    except subprocess.TimeoutExpired:
-        return "noticed"
+        yield
     finally:
         path.write_text(source)
+
+
+def is_valid(mutant: Mutant) -> bool:
+    """Return whether a mutant is valid Python."""
+    source = (ROOT / mutant.path).read_text()
+    try:
+        compile(source[: mutant.start] + mutant.new + source[mutant.end :], mutant.path, "exec")
+    except SyntaxError:
+        return False
+    return True
+
+
+class Worker:
+    """A process with a clone, in which mutants are tried one after the other."""
+
+    def __init__(self, clone: pathlib.Path) -> None:
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+        self.clone = clone
+        self.process: subprocess.Popen[str] | None = None
+        self.tried = 0
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, str(self.clone / "tests" / "mutants.py"), *arguments]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return os.environ | {"PYTHONPATH": str(self.clone), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def try_one(self, mutant: Mutant, by_line: dict[str, list[str]]) -> str:
+        """Return "noticed", "timeout", "missed" or "invalid" (no valid Python)."""
+        if not is_valid(mutant):
+            return "invalid"
+        # Some lines of a statement are not executed on their own account; try those before.
+        lines = (f"{mutant.path}:{mutant.line - n}" for n in range(8))
+        tests = next((by_line[line] for line in lines if line in by_line), [])
+        outcome = self.try_tests(mutant, tests) if tests else "missed"
+        if outcome != "missed":
+            return outcome
+        files = tests_of(mutant.path, self.clone)
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
+        with changed(mutant, self.clone):
+            try:
+                done = subprocess.run(
+                    command,
+                    cwd=self.clone,
+                    env=self.environment,
+                    capture_output=True,
+                    timeout=TIMEOUT,
+                )
+            except subprocess.TimeoutExpired:
+                return "timeout"
+        return "missed" if done.returncode in (0, 5) else "noticed"
+
+    def try_tests(self, mutant: Mutant, tests: list[str]) -> str:
+        """Try a mutant with some tests in the long-lived process."""
+        if self.process is None or self.tried >= BATCH:
+            self.stop()
+            self.process = subprocess.Popen(
+                self.command("--batch"),
+                cwd=self.clone,
+                env=self.environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+            self.tried = 0
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.tried += 1
+        self.process.stdin.write(json.dumps(mutant._asdict() | {"tests": tests}) + "\n")
+        self.process.stdin.flush()
+        watchdog = threading.Timer(TIMEOUT, self.process.kill)
+        watchdog.start()
+        answer = self.process.stdout.readline().strip()
+        watchdog.cancel()
+        if answer:
+            return answer
+        self.stop()  # killed by the watchdog or by the mutant
+        subprocess.run(["git", "checkout", "-q", "."], cwd=self.clone, check=True)
+        return "timeout"
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
 
 
 def run(mutants: list[Mutant], out: pathlib.Path, workers: int) -> None:
     """Try the mutants that `out` does not hold yet and append their outcomes."""
     done = {_key(row) for row in _rows(out)}
     waiting = [m for m in mutants if _key(m._asdict()) not in done]
-    print(f"{len(mutants)} mutants, {len(waiting)} to try")
+    print(f"{len(mutants)} mutants, {len(waiting)} to try", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        clones: queue.Queue[pathlib.Path] = queue.Queue()
-        for worker in range(workers):
-            clone = pathlib.Path(folder) / str(worker)
-            subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
-            clones.put(clone)
+        pool: queue.Queue[Worker] = queue.Queue()
+        for number in range(workers):
+            pool.put(Worker(pathlib.Path(folder, str(number)).resolve()))
+        by_line = _lines(out.with_suffix(".lines.json"), pool, workers)
         lock = threading.Lock()
 
         def one(mutant: Mutant) -> None:
-            clone = clones.get()
-            outcome = noticed(mutant, clone)
-            clones.put(clone)
+            worker = pool.get()
+            outcome = worker.try_one(mutant, by_line)
+            pool.put(worker)
             with lock, out.open("a") as file:
                 file.write(json.dumps(mutant._asdict() | {"outcome": outcome}) + "\n")
                 print(f"{outcome}: {mutant.path}:{mutant.line} {mutant.what}", flush=True)
 
-        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-            list(pool.map(one, waiting))
+        with concurrent.futures.ThreadPoolExecutor(workers) as threads:
+            list(threads.map(one, waiting))
+        while not pool.empty():
+            pool.get().stop()
+
+
+def _lines(path: pathlib.Path, pool: "queue.Queue[Worker]", workers: int) -> dict[str, list[str]]:
+    """Return the cheapest tests of each line, recorded once and kept in a file."""
+    if path.exists():
+        return dict(json.loads(path.read_text()))
+
+    def record(room: str) -> dict[str, list[str]]:
+        worker = pool.get()
+        command = worker.command("--record", room)
+        try:
+            done = subprocess.run(
+                command, cwd=worker.clone, env=worker.environment, capture_output=True, check=True
+            )
+        finally:
+            pool.put(worker)
+        print(f"recorded {room}", flush=True)
+        return dict(json.loads(done.stdout))
+
+    by_line: dict[str, list[str]] = {}
+    with concurrent.futures.ThreadPoolExecutor(workers) as threads:
+        for room, lines in zip(ROOMS, threads.map(record, ROOMS), strict=True):
+            by_line |= {k: v for k, v in lines.items() if k.startswith(f"calib_jax/{room}/")}
+    path.write_text(json.dumps(by_line))
+    return by_line
 
 
 def report(out: pathlib.Path) -> str:
     """Return the share of noticed mutants by room, and those that were missed."""
     rows = [row for row in _rows(out) if row["outcome"] != "invalid"]
     lines = []
-    for room in (*ALL, *SAMPLED):
+    for room in ROOMS:
         of_room = [row for row in rows if row["path"].split("/")[1] == room]
-        caught = sum(row["outcome"] == "noticed" for row in of_room)
+        caught = sum(row["outcome"] in ("noticed", "timeout") for row in of_room)
         lines.append(f"{room:<10}{caught:>5} of {len(of_room)}")
     lines += [
-        f"missed: {row['path']}:{row['line']} {row['what']}"
+        f"{row['outcome']}: {row['path']}:{row['line']} {row['what']}"
         for row in rows
-        if row["outcome"] == "missed"
+        if row["outcome"] in ("missed", "timeout")
     ]
     return "\n".join(lines)
 
@@ -246,12 +423,18 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--out", type=pathlib.Path, default="mutants.jsonl")
     parser.add_argument("--sample", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--record", metavar="ROOM", help=argparse.SUPPRESS)
+    parser.add_argument("--batch", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.record:
+        return record_lines(arguments.record)
+    if arguments.batch:
+        return try_batch()
     if not arguments.report:
         mutants = chosen(arguments.sample, arguments.seed)
         run(mutants, arguments.out, arguments.workers)

@@ -1,7 +1,8 @@
-"""Every public function of the arrays-only rooms has an example, and the examples are right."""
+"""Every public function of the arrays-only rooms and of methods has an example that is right."""
 
 import doctest
 import inspect
+import typing
 from typing import Any
 
 import jax
@@ -9,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calib_jax import augment, dynamics, losses, metrics, posthoc, targets
+from calib_jax import augment, dynamics, losses, methods, metrics, posthoc, targets
 
 ROOMS = {
     "augment": augment,
     "dynamics": dynamics,
     "losses": losses,
+    "methods": methods,
     "metrics": metrics,
     "posthoc": posthoc,
     "targets": targets,
@@ -23,7 +25,10 @@ ROOMS = {
 
 def _has_behavior(public: Any) -> bool:
     """Whether it is a function or a calibrator; results and states are explained by what makes them."""
-    return hasattr(public, "fit") if inspect.isclass(public) else callable(public)
+    if inspect.isclass(public):
+        return hasattr(public, "fit")
+    is_type = typing.get_origin(public) is not None
+    return callable(public) and not is_type
 
 
 PUBLIC = {

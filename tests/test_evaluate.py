@@ -5,12 +5,13 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from calib_jax import evaluate, evaluation
+from calib_jax import evaluate, evaluation, posthoc
 from calib_jax.evaluation import check_predictions
 
 
@@ -50,13 +51,16 @@ def evaluated(files: pathlib.Path) -> tuple[str, pathlib.Path]:
 
 
 def test_nothing_that_trains_is_imported() -> None:
-    script = "import sys; from calib_jax import evaluate; print(*sys.modules)"
+    script = "import sys; from calib_jax import evaluate, evaluation; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     modules = set(done.stdout.split())
     assert "calib_jax.evaluation" in modules
-    for name in ("orbax", "flax", "transformers", "tensorflow_datasets", "ml_collections"):
+    for name in (
+        *("orbax", "flax", "transformers", "tensorflow_datasets", "ml_collections"),
+        *("matplotlib", "pyarrow", "sklearn"),
+    ):
         assert name not in modules, name
     for room in ("train", "models", "data", "methods", "experiment", "llm"):
         assert f"calib_jax.{room}" not in modules, room
@@ -72,6 +76,10 @@ def test_table_has_a_column_per_calibrator_and_intervals(
     assert re.search(r"ECE-15 equal width % +\| +\d+\.\d\d \[\d+\.\d\d, \d+\.\d\d\]", text)
     assert "logits (from 'logits')" in text
     assert re.search(r"temperature: temperature = \d", text)
+    assert "500 resamples" in text
+    # The logits were made three times too large: what a temperature gains is no chance.
+    assert re.search(r"\| NLL \(nats\) +\| +-\d\.\d+ \[-\d\.\d+, -\d\.\d+\] ! \|", text)
+    assert "Overconfident by" in text
 
 
 def test_results_agree_with_numpy(evaluated: tuple[str, pathlib.Path]) -> None:
@@ -119,16 +127,6 @@ def test_probabilities_called_logits_are_recognized() -> None:
     assert "probabilities" in check_predictions("logits", _softmax(logits), labels).notes[0]
 
 
-def test_csv_reads_like_npz(tmp_path: pathlib.Path) -> None:
-    logits, labels = _logits(n=20)
-    path = tmp_path / "p.csv"
-    rows = [",".join([str(y), *(f"{z:.7f}" for z in row)]) for y, row in zip(labels, logits)]  # noqa: B905
-    path.write_text("label,logit_0,logit_1,logit_2,logit_3\n" + "\n".join(rows) + "\n")
-    found = evaluation.load_predictions(path)
-    np.testing.assert_allclose(found.logits, logits, atol=1e-6)
-    np.testing.assert_array_equal(found.labels, labels)
-
-
 def test_cross_fitting_evaluates_every_example_by_the_other_half() -> None:
     logits, labels = _logits(n=200)
     predictions = check_predictions("logits", logits, labels)
@@ -150,7 +148,7 @@ Y = np.array([0, 1, 2, 0, 1, 2])
         ({"logits": GOOD, "labels": Y + 0.5}, "expected whole numbers, row 0 has 0.5"),
         ({"logits": GOOD, "labels": Y[:4]}, "expected shape (6,) to match the scores, got (4,)"),
         ({"probs": GOOD * 1.5, "labels": Y}, "row 0 is no probability distribution (sum 1.5"),
-        ({"probs": GOOD - 1, "labels": Y}, "no probability distribution"),
+        ({"probs": GOOD - 1, "labels": Y}, "these are no probabilities (-0.6667 is none)"),
         ({"predictions": GOOD * 1.5, "labels": Y}, "name the array 'logits'"),
         ({"logits": GOOD * np.nan, "labels": Y}, "6 rows hold NaN or infinity, the first is row 0"),
         ({"logits": GOOD[:0], "labels": Y[:0]}, "there are no predictions (0 rows)"),
@@ -159,7 +157,10 @@ Y = np.array([0, 1, 2, 0, 1, 2])
         ({"logits": GOOD}, "expected 'labels', found 'logits'"),
         ({"labels": Y}, "expected 'logits' or 'probs', found 'labels'"),
         ({}, "found nothing"),
-        ({"logits": GOOD, "labels": np.array(list("abcabc"))}, "expected class numbers, got <U1"),
+        (
+            {"logits": GOOD, "labels": np.array(list("abcabc"))},
+            "expected class numbers, got text such as 'a'",
+        ),
         (
             {"logits": GOOD.astype(object), "labels": Y},
             "holds Python objects, which are never loaded",
@@ -183,10 +184,11 @@ def test_refuses_with_one_line(
     [
         ("missing.npz", None, "no such file"),
         ("p.npz", b"not a zip", "not a readable npz archive"),
-        ("p.txt", b"", "expected a .npz or .csv file"),
+        ("p.txt", b"", "expected a file of one of these kinds: .npz, .csv"),
+        ("p.pth", b"", "a pickle, which is never loaded; convert it: python -c"),
         ("p.csv", b"a,b\n1,2\n", "expected a header with a 'label' column"),
-        ("p.csv", b"label,a,b\n0,1,x\n", "could not convert"),
-        ("p.csv", b"label,a,b\n0,1,2,3\n", "3 columns in the header, 4 in the rows"),
+        ("p.csv", b"label,a,b\n0,1,x\n", "line 2, column 'b': expected a number, got 'x'"),
+        ("p.csv", b"label,a,b\n0,1,2,3\n", "line 2: 3 columns in the header, 4 here"),
         ("p.csv", b"label,a,b\n", "there are no predictions (0 rows)"),
     ],
 )
@@ -213,10 +215,199 @@ def test_refuses_wrong_names_and_sizes(
     np.savez(tmp_path / "other.npz", logits=GOOD * 9, labels=Y)
     arguments = [str(files / "test.npz"), "--validation", str(tmp_path / "other.npz")]
     assert evaluate.main([*arguments, "--calibrate", "temperature"]) == 2
-    assert "validation has 3 classes, the predictions 4" in capsys.readouterr().err
+    assert "validation: 3 classes, but 4 in the predictions" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         evaluate.main([])
     assert "required: PREDICTIONS" in capsys.readouterr().err
+
+
+def _main(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = evaluate.main(list(map(str, arguments)))
+    output = capsys.readouterr()
+    return code, output.out, output.err
+
+
+def test_page_and_record(evaluated: tuple[str, pathlib.Path]) -> None:
+    _, out = evaluated
+    page = (out / "report.html").read_text()
+    assert "Overconfident by" in page
+    record = json.loads((out / "results.json").read_text())
+    assert record["num_bootstrap"] == 500
+    assert record["results"][1]["differences"]["nll"][1] < 0
+    assert record["results"][0]["differences"] == {}
+
+
+def test_saved_calibrator_is_applied_to_other_predictions(
+    files: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved, out = tmp_path / "t.npz", tmp_path / "out"
+    test, validation = files / "test.npz", files / "validation.npz"
+    options = ("--calibrate", "temperature", "--save_calibrator", saved, "--num_bootstrap", 3)
+    code, text, _ = _main(capsys, validation, *options, "--out", out, "--no_interactive")
+    assert code == 0
+    assert f"saved: {saved} (temperature, fitted on all rows of the predictions)" in text
+    assert "[95 % bootstrap interval, 3 resamples of the examples]" in text
+    calibrator = posthoc.load(saved)
+    logits, labels = _logits(seed=1)
+    want = posthoc.Temperature.fit(logits.astype(np.float32), labels).temperature
+    np.testing.assert_allclose(calibrator.temperature, want, rtol=1e-5)
+
+    np.savez(tmp_path / "new.npz", logits=_logits()[0])  # no labels
+    code, text, _ = _main(capsys, "apply", saved, tmp_path / "new.npz", "--out", out)
+    assert code == 0
+    assert "probs.npz (probs (400, 4), by Temperature)" in text
+    probs = np.load(out / "probs.npz")["probs"]
+    np.testing.assert_allclose(probs, _softmax(_logits()[0] / float(want)), atol=1e-5)
+
+    code, text, _ = _main(capsys, test, "--validation", validation, *options, "--out", out)
+    assert code == 0
+    assert "fitted on the validation rows" in text
+
+    np.savez(tmp_path / "other.npz", logits=GOOD * 9)
+    code, _, error = _main(capsys, "apply", saved, tmp_path / "other.npz", "--out", out)
+    assert code == 2
+    assert "3 classes; this Temperature was fitted to 4" in error
+    code, _, error = _main(capsys, "apply", test, test, "--out", out)
+    assert code == 2
+    assert "not a calibrator" in error
+
+
+def test_files_are_compared(
+    files: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logits, labels = _logits()
+    np.savez(tmp_path / "sharp.npz", logits=3 * logits, labels=labels)
+    both = (files / "test.npz", tmp_path / "sharp.npz")
+    code, text, _ = _main(capsys, *both, "--out", tmp_path / "out", "--num_bootstrap", 50)
+    assert code == 0
+    assert "| less test" in text
+    assert re.search(r"\| NLL \(nats\) +\| +\d\.\d+ \[\d\.\d+, \d\.\d+\] ! \|", text)
+    assert re.search(r"\| accuracy % +\| +0.00 \[0.00, 0.00\] +\|", text)
+    code, _, error = _main(capsys, files / "test.npz", files / "validation.npz", "--out", tmp_path)
+    assert code == 2
+    assert "expected predictions on the same examples in the same order" in error
+
+
+def test_warnings(
+    files: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test, validation = files / "test.npz", files / "validation.npz"
+    options = ("--num_bootstrap", 2, "--out", tmp_path, "--no_interactive")
+    _, text, _ = _main(capsys, test, "--validation", validation, *options)
+    assert "warning: --validation is given without --calibrate, so nothing is fitted" in text
+    logits, labels = _logits(n=12)
+    np.savez(tmp_path / "few.npz", logits=logits, labels=labels % 3)
+    names = ("--calibrate", "vector")
+    _, text, _ = _main(capsys, test, "--validation", tmp_path / "few.npz", *names, *options)
+    assert "warning: validation has no example of 1 of 4 classes (3)" in text
+    assert "warning: vector: fitted on 12 rows, few for 8 parameters (expected 5 rows" in text
+    _, text, _ = _main(capsys, test, "--validation", test, "--calibrate", "temperature", *options)
+    assert "warning: 400 of 400 validation rows are also in the predictions" in text
+    # Guesses: the less confident the better.
+    rng = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "guess.npz",
+        logits=20 * rng.normal(size=(400, 4)),
+        labels=rng.integers(0, 4, 400),
+    )
+    names = ("--calibrate", "temperature_ece")
+    _, text, _ = _main(capsys, tmp_path / "guess.npz", *names, *options)
+    assert "temperature 5 lies at the end of its grid (0.01 to 5): the best one may be" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--num_bootstrap", "0"], "--num_bootstrap=0: expected at least 1"),
+        (["--save_calibrator", "c.npz"], "--save_calibrator: expected one file of predictions and"),
+        (
+            ["--calibrate", "ets", "--save_calibrator", "c.pkl"],
+            "--save_calibrator c.pkl: expected a name ending in .npz",
+        ),
+        (["{files}/test.npz"], "expected different files to compare"),
+        (["b.npz", "--validation", "c.npz"], "--validation: expected one file of predictions"),
+        (["--out", "/proc/no"], "--out /proc/no: cannot be written to ("),
+        (["--out", "{files}/test.npz/x"], "cannot be written to (Not a directory)"),
+    ],
+)
+def test_arguments_are_checked_before_anything_is_read(
+    arguments: list[str],
+    message: str,
+    files: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evaluation._command, "load_predictions", None)
+    given = [argument.format(files=files) for argument in arguments]
+    code, out, error = _main(capsys, files / "test.npz", *given)
+    assert code == 2
+    assert out == ""
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (
+            OSError(28, "No space left on device", "x/results.json"),
+            1,
+            "No space left on device: x/",
+        ),
+        (PermissionError(13, "Permission denied", "x"), 1, "error: Permission denied: x"),
+        (MemoryError(), 1, "error: not enough memory"),
+    ],
+)
+def test_failures_are_one_line(
+    error: BaseException,
+    code: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(evaluation, "run_evaluation", fail)
+    got, _, text = _main(capsys, "p.npz")
+    assert got == code
+    assert message in text
+    assert len(text.strip().splitlines()) == 1
+
+
+def test_closed_pipe_and_full_disk() -> None:
+    """In a process of its own: what is left in the buffer is written at exit."""
+    script = (
+        "import sys; from calib_jax import evaluate, evaluation; "
+        "evaluation.run_evaluation = lambda *a, **k: print('x' * int(sys.argv[1])); "
+        "sys.exit(evaluate.main(['p.npz']))"
+    )
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(
+        [*command, "1000000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+    if not pathlib.Path("/dev/full").exists():
+        pytest.skip("no /dev/full")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*command, "10"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.stderr == "error: No space left on device\n"
+    assert done.returncode == 1
+
+
+def test_progress_is_shown_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(evaluation._command, "_PROGRESS_SECONDS", 0.01)
+    with evaluation._command.Progress() as progress:
+        progress("fitting")
+        time.sleep(0.2)
+    assert re.fullmatch(r"\[0 s\] fitting\n", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

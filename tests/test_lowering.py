@@ -22,7 +22,10 @@ ROOMS = (augment, dynamics, losses, metrics, posthoc, targets)
 ON_THE_HOST = {
     "augment.corruption_strengths",
     "augment.op_number",
+    "posthoc.Auto",  # the choice depends on values
+    "posthoc.load",
     "posthoc.looks_like_probabilities",
+    "posthoc.save",
 }
 N, K = 16, 4
 
@@ -69,6 +72,7 @@ def image_loss(images: jax.Array, labels: jax.Array) -> jax.Array:
 
 KEY = jax.eval_shape(lambda: jax.random.key(0))
 LOGITS, LABELS, ROWS, ONE = floats(N, K), integers(N), floats(N), floats()
+SETS, TWO_LOGITS = jax.ShapeDtypeStruct((N, K), jnp.bool_), floats(N, 2)
 IMAGES, UNIT, TWO = jax.ShapeDtypeStruct((2, 8, 8, 3), jnp.uint8), floats(2, 8, 8, 3), floats(2)
 ADAFOCAL = jax.eval_shape(losses.adafocal_init)
 BINS = jax.eval_shape(metrics.bin_stats, ROWS, ROWS)
@@ -117,12 +121,24 @@ CASES: dict[str, tuple[Any, ...]] = {
         gradient(functools.partial(losses.label_aware_contrastive, tau=0.3)),
         *(floats(N, 6), LABELS, LOGITS),
     ),
+    "losses.sigmoid_adafocal": (gradient(losses.sigmoid_adafocal), LOGITS, LOGITS, ADAFOCAL),
+    "losses.sigmoid_focal": (gradient(losses.sigmoid_focal), ROWS, LABELS, ROWS),
     "losses.teacher_annealing": (losses.teacher_annealing, integers(), integers()),
     "metrics.bootstrap": (
         lambda key, *arrays: metrics.bootstrap(metrics.ece, *arrays, key=key, num_samples=64),
         *(KEY, ROWS, ROWS),
     ),
+    "metrics.consistency_test": (
+        lambda key, *arrays: metrics.consistency_test(
+            metrics.ece, *arrays, key=key, num_samples=64
+        ),
+        *(KEY, ROWS, ROWS),
+    ),
+    "metrics.energy_score": (metrics.energy_score, LOGITS),
+    "metrics.max_logit_score": (metrics.max_logit_score, LOGITS),
+    "metrics.multilabel_summary": (weighted(metrics.multilabel_summary), LOGITS, integers(N, K), ROWS),
     "metrics.predictive_entropy": (metrics.predictive_entropy, LOGITS),
+    "metrics.set_size": (weighted(metrics.set_size), SETS, ROWS),
     "metrics.top_label": (metrics.top_label, LOGITS, LABELS),
     "metrics.top_label_probs": (metrics.top_label_probs, LOGITS, LABELS),
     "posthoc.Isotonic": (lambda isotonic, logits: isotonic(logits), ISOTONIC, LOGITS),
@@ -131,6 +147,9 @@ CASES: dict[str, tuple[Any, ...]] = {
     "posthoc.HistogramBinning mass": (
         fitted(posthoc.HistogramBinning, scheme="mass"), LOGITS, LABELS
     ),
+    "posthoc.Beta": (fitted(posthoc.Beta), TWO_LOGITS, LABELS),
+    "posthoc.Platt": (fitted(posthoc.Platt), TWO_LOGITS, LABELS),
+    "posthoc.logits_from_binary_probs": (posthoc.logits_from_binary_probs, ROWS),
     "posthoc.logits_from_probs": (posthoc.logits_from_probs, LOGITS),
     "targets.autolabel": (functools.partial(targets.autolabel, num_classes=K), LABELS, ROWS),
     "targets.autolabel_mixup": (
@@ -166,13 +185,28 @@ for _scheme in ("width", "mass"):
         CASES[f"metrics.{_name} {_scheme}"] = (weighted(_metric), ROWS, ROWS, ROWS)
     _metric = functools.partial(metrics.classwise_ece, scheme=_scheme)
     CASES[f"metrics.classwise_ece {_scheme}"] = (weighted(_metric), LOGITS, LABELS, ROWS)
+for _name in ("binary_ece", "binary_summary"):
+    CASES[f"metrics.{_name}"] = (weighted(getattr(metrics, _name)), ROWS, LABELS, ROWS)
+for _name in ("coverage_at_risk", "risk_at_coverage"):
+    CASES[f"metrics.{_name}"] = (weighted(getattr(metrics, _name)), ROWS, ROWS, ONE, ROWS)
+for _name in ("coverage", "size_stratified_coverage", "worst_class_coverage"):
+    CASES[f"metrics.{_name}"] = (weighted(getattr(metrics, _name)), SETS, LABELS, ROWS)
 for _name in ("accuracy", "brier_score", "confusion_matrix", "f1", "inverse_temperature", "nll"):
     CASES[f"metrics.{_name}"] = (weighted(getattr(metrics, _name)), LOGITS, LABELS, ROWS)
 for _name in ("refinement", "summary"):
     CASES[f"metrics.{_name}"] = (weighted(getattr(metrics, _name)), LOGITS, LABELS, ROWS)
 for _name, _kind in vars(posthoc).items():
-    if hasattr(_kind, "fit") and _kind is not posthoc.Isotonic:
+    if hasattr(_kind, "fit") and _name not in (
+        "Auto",
+        "Beta",
+        "ConformalSets",
+        "Isotonic",
+        "Platt",
+    ):
         CASES[f"posthoc.{_name}"] = (fitted(_kind), LOGITS, LABELS)
+for _score in ("lac", "aps", "raps"):
+    _fit = fitted(posthoc.ConformalSets, alpha=0.1, score=_score, class_conditional=True)
+    CASES[f"posthoc.ConformalSets {_score}"] = (_fit, LOGITS, LABELS)
 for _kind in ("others", "all"):
     _smooth = functools.partial(targets.smooth, num_classes=K, kind=_kind)
     CASES[f"targets.smooth {_kind}"] = (lambda y, s, f=_smooth: f(y, smoothing=s), LABELS, ROWS)

@@ -14,7 +14,7 @@ import calib_jax
 PACKAGE = pathlib.Path(calib_jax.__file__).parent
 ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 # Rooms whose public functions have examples.
-WITH_EXAMPLES = ("evaluation", "llm")
+WITH_EXAMPLES = ("evaluation", "llm", "report")
 
 
 def _run(script: str) -> str:

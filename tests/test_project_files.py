@@ -37,11 +37,22 @@ def test_contributing_says_how_to_extend_every_registry() -> None:
 def test_citation_agrees_with_the_project() -> None:
     citation = _yaml("CITATION.cff")
     assert citation["cff-version"] == "1.2.0"
-    assert str(citation["version"]) == PROJECT["version"] == calib_jax.__version__
+    assert PROJECT["dynamic"] == ["version"]  # calib_jax/__init__.py is where it is written
+    assert str(citation["version"]) == calib_jax.__version__
     assert citation["license"] == PROJECT["license"]
     readme = " ".join((ROOT / "README.md").read_text().split())
     for reference in citation["references"]:
         assert reference["title"] in readme, "the README asks to cite the same papers"
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    """In the form of Keep a Changelog: the newest version first, its changes by kind."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    versions = re.findall(r"^## \[([^\]]+)\]", text, re.MULTILINE)
+    assert versions[0] in (calib_jax.__version__, "Unreleased")
+    assert calib_jax.__version__ in versions
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.+)$", text, re.MULTILINE)) <= kinds
 
 
 def test_hooks_are_what_the_tests_check() -> None:

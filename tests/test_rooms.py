@@ -19,12 +19,17 @@ ALLOWED = {
         *("calib_jax.augment", "calib_jax.dynamics", "calib_jax.losses", "calib_jax.metrics"),
         *("calib_jax.targets", "inspect", "types"),
     },
-    "posthoc": {"calib_jax.metrics", "optax", "sklearn"},
+    # Calibrators are saved and loaded.
+    "posthoc": {
+        *("calib_jax._io", "calib_jax.metrics", "json", "optax", "pathlib", "sklearn"),
+        *("zipfile", "zlib"),
+    },
 }
 EVERYWHERE = {
     "jax",
     "numpy",
     "calib_jax._arrays",
+    "calib_jax._cpu",
     "calib_jax._hints",
     "collections",
     "dataclasses",
@@ -35,15 +40,22 @@ EVERYWHERE |= {"itertools", "math", "types", "typing"}
 
 # Rooms that also use the standard library.
 LIBRARIES = {
-    "models": {"flax", "safetensors"},
-    "data": {"PIL", "absl", "grain", "scipy", "sklearn", "tensorflow_datasets", "transformers"},
+    "models": {"flax", "huggingface_hub", "safetensors"},
+    "data": {
+        *("PIL", "absl", "datasets", "grain", "huggingface_hub", "pyarrow"),
+        *("scipy", "sklearn", "tensorflow_datasets", "transformers"),
+    },
     "train": {
         *("calib_jax.data", "calib_jax.methods", "calib_jax.metrics"),
         *("flax", "optax", "orbax", "tensorboardX", "tqdm"),
     },
     "report": {"calib_jax.metrics", "jinja2", "matplotlib"},
     # Predictions of any origin: nothing here knows how a network is trained.
-    "evaluation": {f"calib_jax.{room}" for room in ("augment", "losses", "metrics", "posthoc")},
+    # Its command prints and draws, by the report.
+    "evaluation": {
+        *(f"calib_jax.{room}" for room in ("augment", "losses", "metrics", "posthoc", "report")),
+        *("pyarrow", "scipy"),
+    },
     "llm": {
         *("calib_jax.data", "calib_jax.evaluation", "calib_jax.metrics", "calib_jax.report"),
         "tqdm",
@@ -52,19 +64,30 @@ LIBRARIES = {
     "experiment": {
         *(f"calib_jax.{room}" for room in ALLOWED),
         *(f"calib_jax.{room}" for room in ("data", "evaluation", "models", "report", "train")),
-        *("absl", "ml_collections", "optax"),
+        *("absl", "flax", "ml_collections", "optax", "pyarrow"),
     },
 }
 # A command imports the rooms that do its work; main.py says how a training ended, too.
 COMMANDS = {
+    "cli.py": set(),  # imports the module of the command that is asked for
     "main.py": {"experiment", "report", "train"},
     "evaluate.py": {"evaluation", "posthoc", "report"},
+    "predict.py": {"experiment"},
     "llm/__main__.py": {"llm"},
 }
 # What is no room's own: small modules that every room beyond the arrays-only ones may use.
 SHARED = {
     f"calib_jax.{name}"
-    for name in ("_arrays", "_hints", "_io", "_locks", "_signals", "_startup", "__version__")
+    for name in (
+        "_arrays",
+        "_cpu",
+        "_hints",
+        "_io",
+        "_locks",
+        "_signals",
+        "_startup",
+        "__version__",
+    )
 }
 
 

@@ -1,4 +1,4 @@
-"""Augmentation on the device: arrays `[batch, height, width, channels]` in and out."""
+"""Image augmentation on the device, and the search for mixup partners."""
 
 from calib_jax.augment._corrupt import CORRUPTIONS as CORRUPTIONS
 from calib_jax.augment._corrupt import corrupt as corrupt

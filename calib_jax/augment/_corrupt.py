@@ -1,4 +1,4 @@
-"""Corruptions of test images, after those of Hendrycks and Dietterich."""
+"""Corruptions of test images, as in CIFAR-10-C and ImageNet-C."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,30 +26,30 @@ _CORRUPTIONS: dict[str, Callable[[jax.Array, jax.Array, Any], jax.Array]] = {
     )
 }  # fmt: skip
 CORRUPTIONS = tuple(_CORRUPTIONS)
-_ALMOST = 1e-3  # of a level: what float32 may fall short of a whole one
+_TOLERANCE = 1e-3  # of a level, for whole levels that float32 falls short of
 
 
 def corrupt(key: jax.Array, images: ArrayLike, name: str, severity: int) -> jax.Array:
-    """Images damaged as a camera, the weather or a file format would, each in its own way.
+    """Corrupt images as a camera, the weather or a file format would, each with other random numbers.
 
-    What happens to an image depends on `key`, its place in the batch and nothing else. Strengths are
-    the published ones for the size of the images: those of CIFAR-10-C for 32 pixels, Tiny-ImageNet-C
-    for 64 and ImageNet-C for 224, and for other sizes those of the nearest of the three (by the longer
-    edge; `corruption_strengths` names it). As in those sets the fraction of a level is cut off from
-    bytes, half a level on average; their larger images were also kept as JPEG files, which is not done
-    here. Where a corruption is not made as published, its own docstring says so.
+    The random numbers of an image depend on `key` and on its position in the batch. Strengths are the
+    published ones for the size of the images: those of CIFAR-10-C for 32 pixels, Tiny-ImageNet-C for 64
+    and ImageNet-C for 224, and for other sizes those of the nearest of the three (by the longer edge;
+    `corruption_strengths` names it). As in those sets, values are truncated to whole levels; their
+    larger images were also stored as JPEG files, which is not done here. Where a corruption differs from
+    the published one, its docstring says so.
 
     Args:
-      key: random key.
-      images: `[batch, h, w, c]`, uint8 or floats in [0, 1].
-      name: one of `CORRUPTIONS`.
-      severity: 1 (slight) to 5.
+      key: Random key.
+      images: Images `[batch, h, w, c]`, uint8 or floats in [0, 1].
+      name: Name of the corruption, one of `CORRUPTIONS`.
+      severity: Severity, 1 (slight) to 5.
 
     Returns:
       Images of the same shape and type.
 
     References:
-      Hendrycks and Dietterich, arXiv:1903.12261.
+      Hendrycks and Dietterich (2019), arXiv:1903.12261.
 
     >>> images = np.full((1, 32, 32, 3), 100, np.uint8)
     >>> int(augment.corrupt(jax.random.key(0), images, "brightness", 5)[0, 0, 0, 0])
@@ -65,7 +65,7 @@ def corrupt(key: jax.Array, images: ArrayLike, name: str, severity: int) -> jax.
     def one(key: jax.Array, image: jax.Array) -> jax.Array:
         return jnp.clip(_CORRUPTIONS[name](key, image, setting), 0.0, 1.0)
 
-    made = jax.vmap(one)(jax.random.split(key, images.shape[0]), as_unit(images))
+    corrupted = jax.vmap(one)(jax.random.split(key, images.shape[0]), as_unit(images))
     if images.dtype != jnp.uint8:
-        return made.astype(images.dtype)
-    return like(jnp.floor(255 * made + _ALMOST), images)
+        return corrupted.astype(images.dtype)
+    return like(jnp.floor(255 * corrupted + _TOLERANCE), images)

@@ -1,6 +1,9 @@
 """Corruptions by processing: `(key, image [h, w, c] in [0, 1], setting) -> image`, to be clipped.
 
 A setting is an entry of `STRENGTHS`.
+
+References:
+  Hendrycks and Dietterich (2019), arXiv:1903.12261.
 """
 
 import jax
@@ -9,7 +12,7 @@ import numpy as np
 
 from calib_jax.augment._resample import gaussian, pixelated, sampled
 
-# What ISO/IEC 10918-1 gives as examples of quantization, in its annex K: brightness and color.
+# The example tables of quantization in annex K of ISO/IEC 10918-1: brightness and color.
 _LUMA = np.array([
     [16, 11, 10, 16, 24, 40, 51, 61], [12, 12, 14, 19, 26, 58, 60, 55],
     [14, 13, 16, 24, 40, 57, 69, 56], [14, 17, 22, 29, 51, 87, 80, 62],
@@ -18,17 +21,17 @@ _LUMA = np.array([
 ])  # fmt: skip
 _CHROMA = np.full((8, 8), 99)
 _CHROMA[:4, :4] = [[17, 18, 24, 47], [18, 21, 26, 66], [24, 26, 56, 99], [47, 66, 99, 99]]
-_GREY = (0.299, 0.587, 0.114)
+_GRAY = (0.299, 0.587, 0.114)
 
 
 def contrast(key: jax.Array, image: jax.Array, setting: float) -> jax.Array:
-    """Nearer to the mean of each channel, by a factor."""
+    """Move values toward the mean of each channel; the setting is what remains of the difference."""
     mean = jnp.mean(image, axis=(0, 1), keepdims=True)
     return mean + setting * (image - mean)
 
 
 def saturate(key: jax.Array, image: jax.Array, setting: tuple[float, float]) -> jax.Array:
-    """Saturation times a factor plus an offset; an image of one channel stays as it is."""
+    """Scale the saturation and add an offset; an image of one channel stays as it is."""
     if image.shape[-1] != 3:
         return image
     factor, offset = setting
@@ -36,24 +39,24 @@ def saturate(key: jax.Array, image: jax.Array, setting: tuple[float, float]) -> 
     lack = value - image
     saturation = jnp.max(lack, axis=-1, keepdims=True) / jnp.maximum(value, 1e-6)
     new = jnp.clip(factor * saturation + offset, 0, 1)
-    # What has no hue is red when it is given a saturation, as by any conversion to HSV and back.
+    # A gray pixel becomes red when it is given a saturation, as by any conversion to HSV and back.
     red = value * new * jnp.asarray([[[0.0, 1.0, 1.0]]], image.dtype)
     return value - jnp.where(saturation > 0, lack * new / jnp.maximum(saturation, 1e-6), red)
 
 
 def pixelate(key: jax.Array, image: jax.Array, setting: float) -> jax.Array:
-    """A share of the pixels along each axis."""
+    """Keep a share of the pixels along each axis; the setting is the share."""
     return _levels(255 * pixelated(image, setting)) / 255
 
 
 def elastic_transform(
     key: jax.Array, image: jax.Array, setting: tuple[float, float, float]
 ) -> jax.Array:
-    """Moved by a random affine map, then bent.
+    """Apply a random affine map, then a smooth random displacement.
 
-    The corners of a triangle about the middle move by at most `shift`; then every pixel comes from
-    where uniform noise, blurred with `sigma` and times `strength`, leads. All are shares of the
-    shorter edge.
+    The corners of a triangle around the center move by at most `shift`; then every pixel is displaced
+    by uniform noise, blurred with `sigma` and multiplied by `strength`. Setting: `strength`, `sigma` and
+    `shift`, as shares of the shorter edge.
     """
     height, width, _ = image.shape
     size = min(height, width)
@@ -63,7 +66,7 @@ def elastic_transform(
     middle = (height // 2, width // 2)
     corners = (size // 3) * jnp.asarray([[1, 1], [-1, 1], [-1, -1]], image.dtype)  # (y, x)
     moved = corners + shift * draws
-    # Where a pixel comes from: the map that takes what has moved back to the corners.
+    # The inverse map, from the moved corners back to the corners: where a pixel comes from.
     affine = jnp.linalg.solve(jnp.concatenate([moved, jnp.ones((3, 1), image.dtype)], 1), corners)
     y, x = jnp.meshgrid(jnp.arange(height), jnp.arange(width), indexing="ij")
     y, x = y.astype(image.dtype), x.astype(image.dtype)
@@ -79,48 +82,51 @@ def elastic_transform(
 
 
 def jpeg_compression(key: jax.Array, image: jax.Array, setting: int) -> jax.Array:
-    """What a JPEG file of a quality keeps: quantized cosines of 8x8 blocks, half of the colors."""
+    """Compress as a JPEG file: quantize the cosines of 8x8 blocks, halve the color resolution.
+
+    The setting is the quality.
+    """
     if image.shape[-1] != 3:
         levels = _quantized(255 * image - 128, _table(_LUMA, setting), 8) + 128
         return _levels(levels) / 255
     red, green, blue = (255 * image[..., i : i + 1] for i in range(3))
-    luma = _GREY[0] * red + _GREY[1] * green + _GREY[2] * blue
+    luma = _GRAY[0] * red + _GRAY[1] * green + _GRAY[2] * blue
     chroma = jnp.concatenate([(blue - luma) / 1.772, (red - luma) / 1.402], -1)
     height, width = image.shape[:2]
     luma = _levels(_quantized(_levels(luma) - 128, _table(_LUMA, setting), 8) + 128)
     padded = _padded(_levels(chroma + 128) - 128, 16)
     halved = padded.reshape(padded.shape[0] // 2, 2, padded.shape[1] // 2, 2, 2).mean((1, 3))
-    # Means of four levels, to whole ones: up from 3/4 and from 1/2 on, by turns.
+    # Means of four levels, rounded up from 3/4 and from 1/2 on, in alternate columns.
     turns = jnp.asarray(np.resize([0.25, 0.5], halved.shape[1]), halved.dtype)
     halved = jnp.floor(halved + turns[None, :, None])
     halved = _levels(_quantized(halved, _table(_CHROMA, setting), 8) + 128) - 128
     chroma = jnp.round(jax.image.resize(halved, padded.shape, "linear")[:height, :width])
     cb, cr = chroma[..., :1], chroma[..., 1:]
     red, blue = luma + 1.402 * cr, luma + 1.772 * cb
-    green = (luma - _GREY[0] * red - _GREY[2] * blue) / _GREY[1]
+    green = (luma - _GRAY[0] * red - _GRAY[2] * blue) / _GRAY[1]
     return _levels(jnp.concatenate([red, green, blue], -1)) / 255
 
 
-def grey(image: jax.Array) -> jax.Array:
-    """Brightness `[h, w, 1]`."""
+def gray(image: jax.Array) -> jax.Array:
+    """Return the brightness `[h, w, 1]`."""
     if image.shape[-1] != 3:
         return jnp.mean(image, axis=-1, keepdims=True)
-    return jnp.sum(image * jnp.asarray(_GREY, image.dtype)[None, None], axis=-1, keepdims=True)
+    return jnp.sum(image * jnp.asarray(_GRAY, image.dtype)[None, None], axis=-1, keepdims=True)
 
 
 def _levels(values: jax.Array) -> jax.Array:
-    """Whole levels from 0 to 255, as a file holds them."""
+    """Return whole levels from 0 to 255, as in a file."""
     return jnp.clip(jnp.round(values), 0, 255)
 
 
 def _table(table: np.ndarray, quality: int) -> np.ndarray:
-    """The steps of quantization for a quality, by the convention of the Independent JPEG Group."""
+    """Return the quantization table of a quality, by the convention of the Independent JPEG Group."""
     percent = 5000 // quality if quality < 50 else 200 - 2 * quality
     return np.clip((table * percent + 50) // 100, 1, 255)
 
 
 def _quantized(channels: jax.Array, table: np.ndarray, block: int) -> jax.Array:
-    """`[h, w, c]` after its blocks' cosine coefficients have been rounded to multiples of the table."""
+    """Return channels `[h, w, c]` with their blocks' cosine coefficients rounded by the table."""
     height, width, _ = channels.shape
     padded = _padded(channels, block)
     rows, columns = padded.shape[0] // block, padded.shape[1] // block
@@ -130,15 +136,16 @@ def _quantized(channels: jax.Array, table: np.ndarray, block: int) -> jax.Array:
     cosines[0] /= np.sqrt(2)
     basis = jnp.asarray(cosines, channels.dtype)
     exact = jax.lax.Precision.HIGHEST
-    parts = jnp.einsum("ui,aibjc,vj->aubvc", basis, blocks, basis, precision=exact)
+    coefficients = jnp.einsum("ui,aibjc,vj->aubvc", basis, blocks, basis, precision=exact)
     steps = jnp.asarray(table, channels.dtype)[None, :, None, :, None]
-    number = parts / steps
-    # Halves, which the mean of a block often is, are rounded away from 0.
-    parts = steps * jnp.sign(number) * jnp.floor(jnp.abs(number) + 0.5 + 1e-4)
-    blocks = jnp.einsum("ui,aubvc,vj->aibjc", basis, parts, basis, precision=exact)
+    number = coefficients / steps
+    # Halves, frequent in the means of blocks, are rounded away from 0.
+    coefficients = steps * jnp.sign(number) * jnp.floor(jnp.abs(number) + 0.5 + 1e-4)
+    blocks = jnp.einsum("ui,aubvc,vj->aibjc", basis, coefficients, basis, precision=exact)
     return blocks.reshape(padded.shape)[:height, :width]
 
 
 def _padded(channels: jax.Array, multiple: int) -> jax.Array:
+    """Return channels whose edges are repeated until both lengths are multiples of a number."""
     height, width, _ = channels.shape
     return jnp.pad(channels, ((0, -height % multiple), (0, -width % multiple), (0, 0)), mode="edge")

@@ -1,6 +1,9 @@
-"""How light falls on drops of water: shaded by the distance to their edges.
+"""Shading of water drops by the distance to their edges, for the corruption `spatter`.
 
-Everything here is of one layer of liquid `[h, w, 1]` with levels 0 (dry) to 255, whole numbers.
+The liquid is a layer `[h, w, 1]` of whole levels from 0 (dry) to 255.
+
+References:
+  Hendrycks and Dietterich (2019), arXiv:1903.12261.
 """
 
 import math
@@ -18,9 +21,9 @@ _MEAN = np.full((3, 3), 1 / 9)
 
 
 def shading(levels: jax.Array) -> jax.Array:
-    """Levels of light `[h, w, 1]`, 0 to 255.
+    """Return the levels of light `[h, w, 1]`, 0 to 255.
 
-    Distances to the edges, smoothed and equalized, are lit from one side and smoothed again.
+    Distances to the edges are smoothed, equalized, lit from one side and smoothed again.
     """
     distance = jnp.minimum(_distance(_edges(levels[..., 0])), _FARTHEST).astype(levels.dtype)
     steps = jnp.floor(filtered(distance[..., None], _MEAN) + 1e-4)
@@ -29,12 +32,12 @@ def shading(levels: jax.Array) -> jax.Array:
 
 
 def _edges(levels: jax.Array) -> jax.Array:
-    """Where the edge detector of Canny finds an edge, `[h, w]` bool."""
+    """Return where Canny's edge detector finds an edge, bools `[h, w]`."""
     padded = jnp.pad(levels, 1, mode="edge")
     smooth = (1.0, 2.0, 1.0)
 
     def at(values: jax.Array, down: int, right: int) -> jax.Array:
-        """The neighbor in a direction, of values that have a border of one pixel."""
+        """Return the neighbor in a direction, of values with a border of one pixel."""
         height, width = values.shape[0] - 2, values.shape[1] - 2
         return values[1 + down : 1 + down + height, 1 + right : 1 + right + width]
 
@@ -58,21 +61,22 @@ def _edges(levels: jax.Array) -> jax.Array:
     possible = ridge & (slope > _WEAK)
 
     def grow(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        found, _ = carry
-        near = jax.lax.reduce_window(found, False, jnp.logical_or, (3, 3), (1, 1), ((1, 1), (1, 1)))
-        return possible & near, found
+        edges, _ = carry
+        near = jax.lax.reduce_window(edges, False, jnp.logical_or, (3, 3), (1, 1), ((1, 1), (1, 1)))
+        return possible & near, edges
+
+    def has_grown(carry: tuple[jax.Array, jax.Array]) -> jax.Array:
+        return jnp.any(carry[0] != carry[1])
 
     start = possible & (slope > _STRONG)
-    nothing = jnp.zeros_like(start)
-    return jax.lax.while_loop(lambda carry: jnp.any(carry[0] != carry[1]), grow, (start, nothing))[
-        0
-    ]
+    edges, _ = jax.lax.while_loop(has_grown, grow, (start, jnp.zeros_like(start)))
+    return edges
 
 
 def _distance(edges: jax.Array) -> jax.Array:
-    """Distance `[h, w]` of each pixel to the nearest edge, exact up to 20.
+    """Return the distance `[h, w]` of each pixel to the nearest edge, exact up to 20.
 
-    Lengths are those of paths of straight steps (1), diagonal ones (1.4) and knight's moves (2.1969).
+    It is the length of a path of straight steps (1), diagonal ones (1.4) and knight's moves (2.1969).
     """
     height, width = edges.shape
     x = jnp.arange(width, dtype=jnp.int32)[None]
@@ -90,15 +94,15 @@ def _distance(edges: jax.Array) -> jax.Array:
     def nearer(nearest: jax.Array, rows: jax.Array) -> tuple[jax.Array, None]:
         across = jax.lax.dynamic_slice(padded, (_FARTHEST + rows, jnp.int32(0)), (height, width))
         down = jnp.abs(rows).astype(jnp.float32)
-        found = length(jnp.maximum(across, down), jnp.minimum(across, down))
-        return jnp.minimum(nearest, found), None
+        path = length(jnp.maximum(across, down), jnp.minimum(across, down))
+        return jnp.minimum(nearest, path), None
 
     rows = jnp.arange(-_FARTHEST, _FARTHEST + 1, dtype=jnp.int32)
     return jax.lax.scan(nearer, jnp.full_like(sideways, far), rows)[0]
 
 
 def _equalized(steps: jax.Array) -> jax.Array:
-    """Whole distances from 0 to 20, spread over 0 to 255 until each is as frequent as can be."""
+    """Return whole distances from 0 to 20 after histogram equalization to 0 … 255."""
     counts = jnp.sum(
         steps == jnp.arange(_FARTHEST + 1, dtype=steps.dtype)[None, None],
         axis=(0, 1),
@@ -109,5 +113,5 @@ def _equalized(steps: jax.Array) -> jax.Array:
     others = jnp.maximum(steps.size - lowest, 1)
     share = (below - lowest).astype(steps.dtype) / others.astype(steps.dtype)
     table = jnp.round(255 * share)
-    same = lowest == steps.size
-    return jnp.where(same, steps, table[steps.astype(jnp.int32)])
+    is_constant = lowest == steps.size
+    return jnp.where(is_constant, steps, table[steps.astype(jnp.int32)])

@@ -1,4 +1,4 @@
-"""Images of either kind: bytes, or floats in [0, 1]."""
+"""Conversion of images: bytes, or floats in [0, 1]."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ from calib_jax._arrays import check_not_empty, float_dtype
 
 
 def check_images(images: jax.Array) -> None:
-    """Raise a ValueError unless these are `[batch, h, w, c]`, uint8 or floats, and not none."""
+    """Raise a ValueError unless images are `[batch >= 1, h, w, c]`, uint8 or floats."""
     if images.ndim != 4:
         raise ValueError(f"images: expected [batch, h, w, c], got shape {images.shape}")
     if images.dtype != jnp.uint8 and not jnp.issubdtype(images.dtype, jnp.floating):
@@ -16,7 +16,7 @@ def check_images(images: jax.Array) -> None:
 
 
 def as_bytes(images: jax.Array) -> jax.Array:
-    """The images as uint8, for what is done to grey levels."""
+    """Return images as uint8, for operations on gray levels."""
     check_images(images)
     if not 1 <= images.shape[-1] <= 4:
         raise ValueError(f"images: expected 1 to 4 channels, got shape {images.shape}")
@@ -26,13 +26,14 @@ def as_bytes(images: jax.Array) -> jax.Array:
 
 
 def as_unit(images: jax.Array) -> jax.Array:
-    """The images as float32 (float64 if they are) in [0, 1]."""
+    """Return images as float32 (float64 if they are) in [0, 1]."""
     check_images(images)
-    return images.astype(float_dtype(images)) / (255 if images.dtype == jnp.uint8 else 1)
+    values = images.astype(float_dtype(images))
+    return values / 255 if images.dtype == jnp.uint8 else values
 
 
 def like(levels: jax.Array, images: jax.Array) -> jax.Array:
-    """Grey levels from 0 to 255, whole or not, as images of the type of `images`."""
+    """Return gray levels from 0 to 255, whole or not, as images of the type of `images`."""
     if images.dtype == jnp.uint8:
         return levels if levels.dtype == jnp.uint8 else jnp.round(levels).astype(jnp.uint8)
     return (levels.astype(float_dtype(images)) / 255).astype(images.dtype)

@@ -1,12 +1,15 @@
-"""Ten image operations as one pass: any of them on any image of a batch.
+"""The ten image operations of RandAug in one pass: any of them on any image of a batch.
 
-Nothing branches. A warp that moves nothing, a mask that keeps all bits, a threshold that no level
-reaches, a range that is full already and a color factor of 1 leave an image as it is: so every image
-goes through all of them, with the numbers of its operation. Only equalize has to count, and counts
-for those images that ask for it. What a tone operation does to a level is arithmetic here; a table of
-256 entries would have to be looked up for every value, which costs more than to compute it.
+There are no branches. A warp that moves nothing, a mask that keeps all bits, a threshold that no level
+reaches, a range that is full already and a color factor of 1 leave an image unchanged: so every image
+passes all of them, with the parameters of its operation. Only equalize needs a histogram, which is
+computed for the images of that operation alone. Tone operations are arithmetic on the levels: a look-up
+in a table of 256 entries for every value would cost more.
 
-Rounding is Pillow's: coordinates have 16 binary places, fractions of a grey level are cut off.
+Rounding is Pillow's: coordinates have 16 fractional bits, fractions of a gray level are truncated.
+
+References:
+  Cubuk, Zoph, Shlens and Le (2020), arXiv:1909.13719.
 """
 
 import functools
@@ -22,30 +25,30 @@ OPS = (
 )  # fmt: skip
 IDENTITY = len(OPS)  # the number of doing nothing
 
-_ONE = 65536  # 1 with 16 binary places
+_ONE = 65536  # 1 with 16 fractional bits
 _AT_A_TIME = 16  # images equalized together
 
 
 def transform(
     images: jax.Array, op: jax.Array, magnitude: jax.Array, sign: jax.Array, fill: int
 ) -> jax.Array:
-    """Each image under its own operation.
+    """Return each image after its operation.
 
     Args:
-      images: uint8 `[batch, h, w, c]` with at most four channels.
-      op: numbers in `OPS` `[batch]`; `IDENTITY` for none.
-      magnitude: float32 `[batch]`, 0 to 10.
-      sign: float32 `[batch]`, -1 or 1: the direction of a warp, more color or less.
-      fill: grey level of what a warp brings into view.
+      images: Images, uint8 `[batch, h, w, c]` with at most four channels.
+      op: Indices into `OPS` `[batch]`; `IDENTITY` for none.
+      magnitude: Magnitudes, float32 `[batch]`, 0 to 10.
+      sign: Signs -1 or 1, float32 `[batch]`: the direction of a warp, more color or less.
+      fill: Gray level of pixels from outside the image.
 
     Returns:
-      uint8 `[batch, h, w, c]`
+      Images, uint8 `[batch, h, w, c]`.
     """
     batch, height, width, channels = images.shape
     signed = sign * magnitude
     packed = _pack([images[..., i].reshape(batch, -1) for i in range(channels)])
     packed = _warp(packed, _matrix((height, width), op, signed), fill, (height, width))
-    # A loop between the two also keeps XLA from doing the warp again for each use of its result.
+    # The loop inside also keeps XLA from computing the warp again for each use of its result.
     packed = _equalize_some(packed, op == _number("equalize"), channels)
     packed = _pack(_color(_tone(packed, op, magnitude, channels), op, signed))
     return _bytes(packed)[..., :channels].reshape(batch, height, width, channels)
@@ -56,23 +59,26 @@ def _number(name: str) -> int:
 
 
 def _pack(levels: list[jax.Array]) -> jax.Array:
-    """All channels of a pixel in one number, uint32 `[batch, h * w]`: one access to memory for all."""
+    """Return all channels of a pixel in one uint32 `[batch, h * w]`: one memory access for all."""
     shifted = [level.astype(jnp.uint32) << (8 * i) for i, level in enumerate(levels)]
     return functools.reduce(jnp.bitwise_or, shifted)
 
 
 def _bytes(packed: jax.Array) -> jax.Array:
-    """uint8 `[batch, h * w, 4]`, the first channel first."""
+    """Return packed pixels as uint8 `[batch, h * w, 4]`, the first channel first."""
     return jax.lax.bitcast_convert_type(packed, jnp.uint8)
 
 
 def _level(packed: jax.Array, channel: int) -> jax.Array:
-    """One channel, int32 `[batch, h * w]`."""
+    """Return one channel of packed pixels, int32 `[batch, h * w]`."""
     return ((packed >> (8 * channel)) & 255).astype(jnp.int32)
 
 
 def _matrix(size: tuple[int, int], op: jax.Array, signed: jax.Array) -> tuple[jax.Array, ...]:
-    """`(a, b, c, d, e, f)`, each `[batch]`: pixel (x, y) comes from `(a x + b y + c, d x + e y + f)`."""
+    """Return `(a, b, c, d, e, f)`, each `[batch]`, of the affine map of the warps.
+
+    Pixel (x, y) comes from `(a x + b y + c, d x + e y + f)`.
+    """
     height, width = size
 
     def of(name: str, value: jax.Array) -> jax.Array:
@@ -92,7 +98,7 @@ def _matrix(size: tuple[int, int], op: jax.Array, signed: jax.Array) -> tuple[ja
 def _warp(
     packed: jax.Array, matrix: tuple[jax.Array, ...], fill: int, size: tuple[int, int]
 ) -> jax.Array:
-    """For each pixel the nearest one to where it comes from."""
+    """Return for each pixel the nearest one to its source."""
     height, width = size
     a, b, c, d, e, f = matrix
 
@@ -101,27 +107,27 @@ def _warp(
 
     x = jnp.arange(width, dtype=jnp.int32)[None, None, :]
     y = jnp.arange(height, dtype=jnp.int32)[None, :, None]
-    # A pixel is where its middle is.
+    # Coordinates of a pixel are those of its center.
     from_x = (fixed(c + (a + b) / 2) + fixed(a) * x + fixed(b) * y) >> 16
     from_y = (fixed(f + (d + e) / 2) + fixed(d) * x + fixed(e) * y) >> 16
     inside = (from_x >= 0) & (from_x < width) & (from_y >= 0) & (from_y < height)
-    outside = height * width  # the place of one more pixel
-    place = jnp.where(inside, from_y * width + from_x, outside).reshape(packed.shape)
+    outside = height * width  # the index of a pixel that is appended
+    source = jnp.where(inside, from_y * width + from_x, outside).reshape(packed.shape)
     padded = jnp.pad(packed, ((0, 0), (0, 1)), constant_values=np.uint32(fill * 0x01010101))
-    return jnp.take_along_axis(padded, place, axis=1, mode="promise_in_bounds")
+    return jnp.take_along_axis(padded, source, axis=1, mode="promise_in_bounds")
 
 
 def _tone(packed: jax.Array, op: jax.Array, magnitude: jax.Array, channels: int) -> list[jax.Array]:
-    """Posterize, solarize and autocontrast: levels of each channel, int32 `[batch, h * w]`."""
+    """Posterize, solarize and autocontrast; return each channel, int32 `[batch, h * w]`."""
 
     def of(name: str, value: jax.Array, neutral: int) -> jax.Array:
         return jnp.where(op == _number(name), value.astype(jnp.int32), neutral)[:, None]
 
-    # A bit is left: without any, nothing could be told of an image.
+    # At least one bit is left: without any, all images would be the same.
     bits_lost = jnp.minimum(4 + jnp.trunc(4 * magnitude / 10), 7).astype(jnp.int32)
     mask = of("posterize", -(1 << bits_lost), -1)
     threshold = of("solarize", 256 - jnp.trunc(256 * magnitude / 10), 256)
-    # Rows of 64 bytes: a reduction along them, one after the other, is what processors do fast.
+    # Rows of 64 bytes: CPUs reduce along them fast.
     rows = jnp.pad(packed, ((0, 0), (0, -packed.shape[1] % 16)), mode="edge")
     values = _bytes(rows).reshape(packed.shape[0], -1, 64)
     low, high = (
@@ -139,9 +145,9 @@ def _tone(packed: jax.Array, op: jax.Array, magnitude: jax.Array, channels: int)
 
 
 def _stretched(x: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
-    """`255 (x - low) / (high - low)` in whole numbers, as Pillow has it.
+    """Return `255 (x - low) / (high - low)` in whole numbers, equal to Pillow's.
 
-    Pillow computes in float64, where some quotients that are whole fall short and lose a level.
+    Pillow computes in float64, where some whole quotients fall short and lose a level.
     """
     width = high - low
     index, masks = _short()
@@ -150,32 +156,32 @@ def _stretched(x: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
     quotient = _quotient(numerator, width)
     number = jnp.minimum(_quotient(quotient, step), 31)
     short = (quotient * width == numerator) & ((bits >> number) & 1 == 1)
-    return quotient - short.astype(jnp.int32)
+    return jnp.where(short, quotient - 1, quotient)
 
 
 def _quotient(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
-    """Divide integers `[batch, h * w]` up to 65,025 by ones `[batch, 1]` up to 255, rounding down.
+    """Divide integers `[batch, h * w]` up to 65,025 by integers `[batch, 1]` up to 255, rounding down.
 
-    By a product with the reciprocal, of which there is one per image. Exact for quotients up to 255,
-    however it is compiled: with the half they are 1/510 away from a whole number at least, and rounding
-    moves them by less than 1e-4.
+    By a product with the reciprocal, one per image. Exact for quotients up to 255 however it is
+    compiled: with the half they are at least 1/510 away from a whole number, and rounding moves them
+    by less than 1e-4.
     """
     half = numerator.astype(jnp.float32) + 0.5
     return (half * (1 / denominator.astype(jnp.float32))).astype(jnp.int32)
 
 
-# Of `255 n / width`, whole numbers are the multiples of this; [0] is never used.
+# The whole numbers among `255 n / width` are the multiples of `_STEPS[width]`; [0] is never used.
 _STEPS = np.array([1, *(255 // math.gcd(255, width) for width in range(1, 256))], np.int32)
 
 
 @functools.cache
 def _short() -> tuple[np.ndarray, np.ndarray]:
-    """Which whole quotients fall short in float64: `masks[index[low, high]]` has a bit for each.
+    """Return which whole quotients fall short in float64: `masks[index[low, high]]` has a bit for each.
 
     Bit k stands for k times the smallest whole quotient.
 
     Returns:
-      `index` uint8 `[256, 256]`, `masks` int32 `[distinct]`
+      `index` uint8 `[256, 256]`, `masks` int32 `[distinct]`.
     """
     bits = np.zeros((256, 256), np.int32)
     for width in range(1, 256):
@@ -190,25 +196,27 @@ def _short() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _color(levels: list[jax.Array], op: jax.Array, signed: jax.Array) -> list[jax.Array]:
-    """Away from grey or towards it; an image without colors stays as it is."""
+    """Return levels moved away from gray or toward it; an image without colors stays as it is."""
     if len(levels) != 3:
         return levels
     factor = jnp.where(op == _number("color"), 1 + 0.09 * signed, 1.0)[:, None]
     red, green, blue = levels
-    grey = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
-    levels, neutral = [x.astype(jnp.float32) for x in levels], grey.astype(jnp.float32)
-    # Rounded to 1/4096 first: a product that is whole must not fall short of itself.
-    away = [jnp.round(factor * (x - neutral) * 4096) / 4096 for x in levels]
-    return [jnp.clip(neutral + x, 0, 255).astype(jnp.int32) for x in away]
+    gray = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+    levels, gray = [x.astype(jnp.float32) for x in levels], gray.astype(jnp.float32)
+    # Rounded to 1/4096 first, so that whole products do not fall short.
+    differences = [jnp.round(factor * (x - gray) * 4096) / 4096 for x in levels]
+    return [jnp.clip(gray + x, 0, 255).astype(jnp.int32) for x in differences]
 
 
 def _equalize_some(packed: jax.Array, wanted: jax.Array, channels: int) -> jax.Array:
-    """Those images that are `wanted` equalized, a block at a time; as many blocks as that takes."""
+    """Equalize the images that are `wanted`, one block of images at a time."""
     batch = packed.shape[0]
     block = min(_AT_A_TIME, batch)
     count = jnp.sum(wanted, dtype=jnp.int32)
     order = jnp.argsort(~wanted, stable=True).astype(jnp.int32)
-    order = jnp.where(jnp.arange(batch, dtype=jnp.int32) < count, order, batch)  # which is no image
+    order = jnp.where(
+        jnp.arange(batch, dtype=jnp.int32) < count, order, batch
+    )  # `batch` is no image
     order = jnp.pad(order, (0, -batch % block), constant_values=batch)
 
     def one_block(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -223,13 +231,13 @@ def _equalize_some(packed: jax.Array, wanted: jax.Array, channels: int) -> jax.A
 
 
 def _equalize(levels: jax.Array) -> jax.Array:
-    """Levels `[batch, h * w]` of one channel, spread until each is as frequent as can be."""
+    """Return levels `[batch, h * w]` of one channel after histogram equalization."""
     batch, number = levels.shape
     first = 256 * jnp.arange(batch, dtype=jnp.int32)[:, None]
     counts = jnp.zeros(batch * 256, jnp.int32).at[first + levels].add(1).reshape(batch, 256)
     highest = jnp.max(levels, axis=1, keepdims=True)
     step = (number - jnp.take_along_axis(counts, highest, axis=1)) // 255
-    # A sum of all that is less as a matrix product: a running sum is slow on every backend.
+    # A cumulative sum as a matrix product, which is faster on every backend.
     less = jnp.triu(jnp.ones((256, 256), jnp.float32), 1)
     below = jnp.matmul(counts.astype(jnp.float32), less, precision=jax.lax.Precision.HIGHEST)
     half, whole = (s.astype(jnp.float32) for s in (step // 2, jnp.maximum(step, 1)))

@@ -1,4 +1,4 @@
-"""Whom to mix an example with: saliency of its loss, and the others that are most and least like it."""
+"""Mixup partners: saliency of examples, and the most and the least similar of others."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,12 +9,14 @@ from jax.typing import ArrayLike
 
 from calib_jax._arrays import as_labels, as_logits, check_not_empty, float_dtype, is_soft, matmul
 
-# Similarities closer than this are equal: below it, rounding would choose the partner.
+PyTree = Any  # a pytree of arrays
+
+# Similarities closer than this count as equal: below it, rounding would choose the partner.
 _RESOLUTION = 2.0**-18
 
 
 def saliency(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
-    """Compute `|softmax(logits) - y|`: cross entropy's slope along each logit without its sign.
+    """Compute `|softmax(logits) - y|`, the absolute gradient of cross entropy by the logits.
 
     The gold entry is `1 - p_y` as the sum of the others' probabilities: a difference from 1 would lose
     all its digits where `p_y` rounds to 1, which in float32 is at a margin of 17. (So does automatic
@@ -24,8 +26,8 @@ def saliency(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     only another saliency (of features, say, by `gradient_saliency`) can tell examples apart.
 
     Args:
-      logits: `[batch, num_classes]`; a masked class has -inf.
-      labels: integers `[batch]`, or soft `[batch, num_classes]` that sum to 1.
+      logits: Logits `[batch, num_classes]`; a masked class has -inf.
+      labels: Integers `[batch]`, or soft `[batch, num_classes]` that sum to 1.
 
     Returns:
       `[batch, num_classes]`; NaN in the row of a label that is no class.
@@ -48,18 +50,19 @@ def saliency(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     return jnp.where(known, jnp.abs(jnp.where(is_gold, others, slope)), jnp.nan)
 
 
-def gradient_saliency(loss: Callable[[Any, Any], jax.Array], inputs: Any, labels: Any) -> Any:
-    """Compute the gradient of each example's own loss with respect to its inputs.
+def gradient_saliency(
+    loss: Callable[[PyTree, PyTree], jax.Array], inputs: PyTree, labels: PyTree
+) -> PyTree:
+    """Compute the gradient of each example's loss with respect to its inputs.
 
-    The inputs may be any cut of a network: images, embeddings, features or logits. The gradients keep
-    their signs; of cross entropy with respect to logits their absolute value is `saliency`. All examples
-    are differentiated at once by `jax.vmap`, each as if it were alone: their losses need not sum up.
+    The inputs may be images, embeddings, features or logits. The gradients keep their signs; of cross
+    entropy with respect to logits their absolute value is `saliency`. All examples are differentiated at
+    once by `jax.vmap`, each as if it were alone.
 
     Args:
-      loss: `(input, label) -> scalar` of one example, both without the batch axis.
-      inputs: what to differentiate with respect to: an array `[batch, …]` or a tree of such.
-      labels: what else belongs to each example: an array `[batch, …]` or a tree of such, for example
-        the labels and the masks of texts.
+      loss: Function `(input, label) -> scalar` of one example, both without the batch axis.
+      inputs: Arrays to differentiate with respect to, a pytree of arrays `[batch, …]`.
+      labels: Other arrays of each example, a pytree of arrays `[batch, …]`, such as labels and masks.
 
     Returns:
       Gradients, like `inputs`.
@@ -82,21 +85,21 @@ def partners(
     key: jax.Array | None = None,
     eps: float = 0.0,
 ) -> tuple[jax.Array, jax.Array]:
-    """Find the most and the least similar candidate of each example, by cosine; one matrix product.
+    """Find the most and the least similar candidate of each example, by cosine.
 
-    What differs by rounding only is equal. A vector of zeros has similarity 0 to everything.
+    Similarities that differ by rounding only are equal. A vector of zeros has similarity 0 to all.
 
     Args:
-      saliency: `[batch, width]`.
-      candidates: `[number, width]`.
-      valid: `[number]`, false for candidates that must not be chosen (padding); one must be true.
-      key: random key that chooses among equals, for each example and for nearest and farthest
+      saliency: Saliency of the examples `[batch, width]`.
+      candidates: Saliency of the candidates `[number, width]`.
+      valid: Bools `[number]`, false for candidates that must not be chosen (padding); one must be true.
+      key: Random key that chooses among equals, for each example and for nearest and farthest
         independently, with the same probability for each; without one the first counts.
-      eps: clamp of the similarity `a · b / max(|a| |b|, eps)`: of short vectors it depends on their
+      eps: Clamp of the similarity `a · b / max(|a| |b|, eps)`: of short vectors it depends on their
         lengths, too. 0 for the cosine.
 
     Returns:
-      nearest and farthest: indices into the candidates `[batch]`.
+      Indices of the nearest and of the farthest candidates, each `[batch]`.
 
     References:
       Park and Caragea (2022), arXiv:2203.07559, algorithm 2.
@@ -118,17 +121,17 @@ def partners(
     if eps:
         similarity *= jnp.minimum(length_a * length_b.T / eps, 1.0)
     similarity = jnp.round(similarity / _RESOLUTION)
-    ok = jnp.ones(b.shape[:1], bool) if valid is None else jnp.asarray(valid, bool)
-    if ok.shape != b.shape[:1]:
-        raise ValueError(f"valid: expected shape {b.shape[:1]}, got {ok.shape}")
-    keys = (None, None) if key is None else jax.random.split(key)
-    ranked = (jnp.where(ok[None], sign * similarity, -jnp.inf) for sign in (1, -1))
-    nearest, farthest = (_largest(x, k) for x, k in zip(ranked, keys, strict=True))
+    is_valid = jnp.ones(b.shape[:1], bool) if valid is None else jnp.asarray(valid, bool)
+    if is_valid.shape != b.shape[:1]:
+        raise ValueError(f"valid: expected shape {b.shape[:1]}, got {is_valid.shape}")
+    near_key, far_key = (None, None) if key is None else jax.random.split(key)
+    nearest = _largest(jnp.where(is_valid[None], similarity, -jnp.inf), near_key)
+    farthest = _largest(jnp.where(is_valid[None], -similarity, -jnp.inf), far_key)
     return nearest, farthest
 
 
 def _largest(values: jax.Array, key: jax.Array | None) -> jax.Array:
-    """The place of the largest entry of each row; of several the first, or with a key any."""
+    """Return the index of the largest entry of each row; of several the first, or with a key any."""
     if key is None:
         return jnp.argmax(values, axis=1)
     ties = values == jnp.max(values, axis=1, keepdims=True)
@@ -136,8 +139,8 @@ def _largest(values: jax.Array, key: jax.Array | None) -> jax.Array:
 
 
 def _unit(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Rows with length 1 `[n, width]`, and the lengths that they had `[n, 1]`."""
-    # By the largest entry first: the square of a tiny number is zero.
+    """Return the rows with length 1 `[n, width]`, and their former lengths `[n, 1]`."""
+    # Divided by the largest entry first: the square of a tiny number is zero.
     largest = jnp.maximum(jnp.max(jnp.abs(x), axis=-1, keepdims=True), 1e-30)
     x = x / largest
     length = jnp.maximum(jnp.sqrt(jnp.sum(jnp.square(x), axis=-1, keepdims=True)), 1e-30)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from calib_jax import _cpu
 from calib_jax._arrays import as_per_example
 from calib_jax.augment._images import as_unit
 
@@ -24,25 +25,28 @@ def pgd(
     restarts: int = 1,
     unroll: bool | None = None,
 ) -> jax.Array:
-    """Images within `eps` of the given ones, value by value, on which the loss is large.
+    """Return images within `eps` of the given ones, value by value, on which the loss is large.
 
-    Begins at a random place of that box and takes steps along the sign of the gradient, never leaving
+    Starts at a random point of that box and takes steps along the sign of the gradient, never leaving
     the box or [0, 1]. No gradient flows back through the attack.
 
     Args:
-      key: random key.
-      loss: `(images, labels) -> [batch]`; each example's depends on its own image only.
-      images: `[batch, h, w, c]`, floats in [0, 1]; uint8 is divided by 255.
-      labels: `[batch]`, or whatever `loss` takes.
-      eps: radius in the L∞ norm, scalar or `[batch]`.
-      steps: of each attack.
-      step_size: scalar or `[batch]`; by default `eps / 4`.
-      restarts: attacks from different places; each example keeps the one that ended with the most loss.
-      unroll: write the steps one after the other instead of as a loop. By default on the CPU, where XLA
-        runs a convolution in a loop some nine times slower; compiling takes longer by the steps.
+      key: Random key.
+      loss: Function `(images, labels) -> [batch]`; an example's loss depends on its image only.
+      images: Images `[batch, h, w, c]`, floats in [0, 1]; uint8 is divided by 255.
+      labels: Labels `[batch]`, or whatever `loss` takes.
+      eps: Radius in the L∞ norm, scalar or `[batch]`.
+      steps: Number of steps of each attack.
+      step_size: Size of a step, scalar or `[batch]`; by default `eps / 4`.
+      restarts: Number of attacks from different points; each example keeps the one with the largest loss.
+      unroll: Whether to unroll the loop over steps; by default on the CPU, where XLA runs a convolution
+        in a loop some nine times slower. Compiling then takes longer.
 
     Returns:
       Images in [0, 1], float32 or float64 if the given ones are.
+
+    References:
+      Madry, Makelov, Schmidt, Tsipras and Vladu (2018), arXiv:1706.06083.
 
     >>> images, loss = jnp.full((1, 1, 1, 1), 0.5), lambda x, _: jnp.sum(x, (1, 2, 3))
     >>> round(float(augment.pgd(jax.random.key(0), loss, images, [0], eps=0.1)[0, 0, 0, 0]), 3)
@@ -51,7 +55,7 @@ def pgd(
     if restarts < 1 or steps < 0:
         raise ValueError(f"restarts={restarts}, steps={steps}: expected at least 1 and 0")
     images = as_unit(jnp.asarray(images))
-    unroll = jax.default_backend() == "cpu" if unroll is None else unroll
+    unroll = _cpu.loops_are_slow() if unroll is None else unroll
 
     def attack(key: jax.Array) -> jax.Array:
         def step(_: jax.Array | int, x: jax.Array) -> jax.Array:
@@ -64,18 +68,24 @@ def pgd(
         return jax.lax.stop_gradient(attack(key))
 
     def again(number: jax.Array | int, best: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, ...]:
-        found = attack(jax.random.fold_in(key, number))
-        value = loss(found, jnp.asarray(labels)).astype(images.dtype)
-        better = value > best[1]
-        return jnp.where(better[:, None, None, None], found, best[0]), jnp.maximum(value, best[1])
+        best_images, best_loss = best
+        attacked = attack(jax.random.fold_in(key, number))
+        value = loss(attacked, jnp.asarray(labels)).astype(images.dtype)
+        is_better = (value > best_loss)[:, None, None, None]
+        return jnp.where(is_better, attacked, best_images), jnp.maximum(value, best_loss)
 
-    nothing = images, jnp.full(images.shape[0], -jnp.inf, images.dtype)
-    worst = jax.lax.fori_loop(0, restarts, again, nothing, unroll=unroll)[0]
-    return jax.lax.stop_gradient(worst)
+    start = images, jnp.full(images.shape[0], -jnp.inf, images.dtype)
+    attacked, _ = jax.lax.fori_loop(0, restarts, again, start, unroll=unroll)
+    return jax.lax.stop_gradient(attacked)
 
 
 def pgd_start(key: jax.Array, images: jax.Array, *, eps: ArrayLike) -> jax.Array:
-    """Return a random place within `eps` of images in [0, 1].
+    """Return a random point within `eps` of images in [0, 1].
+
+    Args:
+      key: Random key.
+      images: Images `[batch, h, w, c]`, floats in [0, 1]; uint8 is divided by 255.
+      eps: Radius in the L∞ norm, scalar or `[batch]`.
 
     >>> images = jnp.full((1, 1, 1, 1), 0.5)
     >>> bool(abs(augment.pgd_start(jax.random.key(0), images, eps=0.1)[0, 0, 0, 0] - 0.5) <= 0.1)
@@ -95,7 +105,18 @@ def pgd_step(
     eps: ArrayLike,
     step_size: ArrayLike | None = None,
 ) -> jax.Array:
-    """Take one step of the attack from `x`: see `pgd`.
+    """Take one step of the attack of `pgd`.
+
+    Args:
+      loss: Function `(images, labels) -> [batch]`.
+      x: Present images of the attack, like `images`.
+      images: Images `[batch, h, w, c]`, floats in [0, 1]; uint8 is divided by 255.
+      labels: Labels `[batch]`, or whatever `loss` takes.
+      eps: Radius in the L∞ norm, scalar or `[batch]`.
+      step_size: Size of the step, scalar or `[batch]`; by default `eps / 4`.
+
+    References:
+      Madry, Makelov, Schmidt, Tsipras and Vladu (2018), arXiv:1706.06083.
 
     >>> images, loss = jnp.full((1, 1, 1, 1), 0.5), lambda x, _: jnp.sum(x, (1, 2, 3))
     >>> round(float(augment.pgd_step(loss, images, images, [0], eps=0.2)[0, 0, 0, 0]), 3)
@@ -111,6 +132,6 @@ def pgd_step(
 
 
 def _spread(name: str, value: ArrayLike, images: jax.Array) -> jax.Array:
-    """A scalar or `[batch]` as something that broadcasts against the images."""
+    """Return a scalar or `[batch]` so that it broadcasts against the images."""
     value = as_per_example(name, value, images.shape[:1], images.dtype)
     return value[:, None, None, None] if value.ndim else value

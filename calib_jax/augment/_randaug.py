@@ -1,42 +1,43 @@
 """RandAug and AugMix on the device."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from calib_jax._arrays import float_dtype
 from calib_jax._hints import check_choice
 from calib_jax.augment._images import as_bytes, like
 from calib_jax.augment._ops import IDENTITY, OPS, transform
 
-MAX_DEPTH = 3  # of a chain of AugMix
+MAX_DEPTH = 3  # operations of an AugMix chain
 _CHAIN_LEAST = 0.1  # smallest magnitude in the original AugMix
 
 
 def randaug(
     key: jax.Array, images: ArrayLike, magnitude: ArrayLike, op: ArrayLike | str, *, fill: int = 128
 ) -> jax.Array:
-    """Each image under one operation, as Pillow would do it, nearest neighbor.
+    """Apply one operation to each image, equal to Pillow's with nearest neighbors.
 
     The distortion grows with the magnitude m: rotate by 3 m degrees, shear by 0.03 m, translate by m / 30
     of the image in whole pixels, posterize to 4 - ⌊0.4 m⌋ bits (at least 1), solarize from level
     256 - ⌊25.6 m⌋ on, color by a factor of 1 ± 0.09 m. Half of the warps go the other way. Autocontrast
     and equalize have no magnitude, and images of other than three channels no color.
 
-    Paper: takes over operations of which some get weaker as m grows; here all get stronger, as its
-    figure 2 needs it. Color is at 1 for m = 0 and not for m = 5, for the same reason.
+    AutoLabel paper: some of its operations get weaker as m grows; here all get stronger, as its figure 2
+    needs it. The color factor is 1 at m = 0 and not at m = 5, for the same reason.
 
     Args:
-      key: random key, for the directions.
-      images: `[batch, h, w, c]`, uint8 or floats in [0, 1]; the latter are rounded to 8 bits.
-      magnitude: 0 to 10, scalar or `[batch]`.
-      op: a name in `OPS`, or numbers in it, scalar or `[batch]`; `len(OPS)` is none.
-      fill: grey level of what comes into view.
+      key: Random key, for the directions.
+      images: Images `[batch, h, w, c]`, uint8 or floats in [0, 1]; the latter are rounded to 8 bits.
+      magnitude: Magnitude, 0 to 10, scalar or `[batch]`.
+      op: Name in `OPS`, or indices into it, scalar or `[batch]`; `len(OPS)` is none.
+      fill: Gray level of pixels from outside the image.
 
     Returns:
       Images of the same shape and type.
+
+    References:
+      Cubuk, Zoph, Shlens and Le (2020), arXiv:1909.13719.
 
     >>> images = np.full((1, 8, 8, 3), 200, np.uint8)
     >>> int(augment.randaug(jax.random.key(0), images, 10.0, "solarize")[0, 0, 0, 0])
@@ -63,25 +64,25 @@ def augmix(
     chains: int = 1,
     fill: int = 128,
 ) -> jax.Array:
-    """`lam x + (1 - lam) x'` with `x'` the image after a chain of random operations.
+    """Return `lam x + (1 - lam) x'` with `x'` the image after a chain of random operations.
 
     With several chains, as in the original AugMix, `x'` is their mean with Dirichlet(1) weights, each
     chain has a random depth and each operation a magnitude from U(0.1, magnitude).
 
     Args:
-      key: random key.
-      images: `[batch, h, w, c]`, uint8 or floats in [0, 1].
-      magnitude: of every operation, see `randaug`.
-      depth: operations of a chain, 1 to 3, scalar or `[batch]`; by default random. For one chain.
-      lam: weight of the original image, scalar or `[batch]`; by default from U(0, 1).
-      chains: 1, or 3 for the original.
-      fill: see `randaug`.
+      key: Random key.
+      images: Images `[batch, h, w, c]`, uint8 or floats in [0, 1].
+      magnitude: Magnitude of every operation; see `randaug`.
+      depth: Number of operations of the only chain, 1 to 3, scalar or `[batch]`; by default random.
+      lam: Weight of the original image, scalar or `[batch]`; by default from U(0, 1).
+      chains: Number of chains, 1, or 3 as in the original.
+      fill: Gray level of pixels from outside the image.
 
     Returns:
       Images of the same shape and type.
 
     References:
-      Hendrycks et al., 2020, arXiv:1912.02781.
+      Hendrycks, Mu, Cubuk, Zoph, Gilmer and Lakshminarayanan (2020), arXiv:1912.02781.
 
     >>> images = np.full((1, 8, 8, 3), 200, np.uint8)
     >>> int(augment.augmix(jax.random.key(0), images, lam=1.0)[0, 0, 0, 0])
@@ -111,7 +112,7 @@ def augmix(
             m = jax.random.uniform(m_key, batch, jnp.float32, minval=least, maxval=magnitude)
             return randaug(sign_key, chain, m, op, fill=fill)
 
-        # A loop of XLA's: it is as long as the longest chain, and what a step makes is made once, not
+        # A loop of XLA: as long as the longest chain, and the result of a step is computed once, not
         # again for every pixel that the next step reads.
         return jax.lax.fori_loop(0, jnp.max(depth[number]), step, levels)
 
@@ -131,7 +132,10 @@ def augmix(
 
 
 def op_number(name: str) -> int:
-    """The number of an operation.
+    """Return the index of an operation in `OPS`.
+
+    Args:
+      name: Name of the operation.
 
     >>> augment.op_number("shear_x")
     1
@@ -140,7 +144,8 @@ def op_number(name: str) -> int:
     return OPS.index(name)
 
 
-def _per_image(name: str, x: ArrayLike, batch: tuple[int, ...], dtype: Any) -> jax.Array:
+def _per_image(name: str, x: ArrayLike, batch: tuple[int, ...], dtype: DTypeLike) -> jax.Array:
+    """Return a scalar or `[batch]`, the argument called `name`, as `[batch]`."""
     x = jnp.asarray(x, dtype)
     if x.shape not in ((), batch):
         raise ValueError(f"{name}: expected a scalar or shape {batch}, got {x.shape}")

@@ -7,7 +7,15 @@ from calib_jax.augment._images import check_images
 
 
 def pad_crop(key: jax.Array, images: jax.Array, padding: int) -> jax.Array:
-    """Return each image `[batch, h, w, c]` padded with zeros and cropped back at a random position.
+    """Pad each image with zeros and crop it back at a random position.
+
+    Args:
+      key: Random key.
+      images: Images `[batch, h, w, c]`, uint8 or floats.
+      padding: Number of pixels to pad on each side.
+
+    References:
+      He, Zhang, Ren and Sun (2016), arXiv:1512.03385, section 4.2.
 
     >>> images = np.zeros((2, 4, 4, 3), np.uint8)
     >>> augment.pad_crop(jax.random.key(0), images, padding=1).shape
@@ -24,7 +32,11 @@ def pad_crop(key: jax.Array, images: jax.Array, padding: int) -> jax.Array:
 
 
 def flip(key: jax.Array, images: jax.Array) -> jax.Array:
-    """Return each image `[batch, h, w, c]` mirrored left to right with probability 1/2.
+    """Mirror each image left to right with probability 1/2.
+
+    Args:
+      key: Random key.
+      images: Images `[batch, h, w, c]`, uint8 or floats.
 
     >>> images = np.zeros((2, 4, 4, 3), np.uint8)
     >>> augment.flip(jax.random.key(0), images).shape

@@ -1,10 +1,10 @@
-"""How strong each corruption is at each severity: the published constants, by the size of the images.
+"""Strength of each corruption at each severity: the published constants, by the size of the images.
 
-Read from the generators of CIFAR-10-C, Tiny-ImageNet-C and ImageNet-C. The numbers of one severity are
-explained by the function that takes them.
+They are those of the generators of CIFAR-10-C, Tiny-ImageNet-C and ImageNet-C. The docstring of a
+corruption describes its numbers.
 
 References:
-  Hendrycks and Dietterich, arXiv:1903.12261.
+  Hendrycks and Dietterich (2019), arXiv:1903.12261.
 """
 
 from typing import Any
@@ -149,16 +149,16 @@ STRENGTHS: dict[str, dict[int, tuple[Any, ...]]] = {
 
 
 def nearest_edition(height: int, width: int) -> int:
-    """The size in `EDITIONS` that is nearest to an image's longer edge; the smaller of two."""
+    """Return the size in `EDITIONS` nearest to an image's longer edge; the smaller of two."""
     return min(EDITIONS, key=lambda size: abs(size - max(height, width)))
 
 
 def corruption_strengths(height: int, width: int) -> str:
-    """Name the published table whose strengths `corrupt` takes for images of a size.
+    """Return the name of the published table that `corrupt` uses for images of a size.
 
     Args:
-      height: of the images, in pixels.
-      width: of the images, in pixels.
+      height: Height of the images, in pixels.
+      width: Width of the images, in pixels.
 
     Returns:
       `'strengths of CIFAR-10-C, for 32 pixels'` or the like.

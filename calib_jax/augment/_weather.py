@@ -1,6 +1,9 @@
 """Corruptions by weather: `(key, image [h, w, c] in [0, 1], setting) -> image`, to be clipped.
 
 A setting is a row of `STRENGTHS`; lengths are in pixels.
+
+References:
+  Hendrycks and Dietterich (2019), arXiv:1903.12261.
 """
 
 import math
@@ -9,15 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calib_jax.augment._digital import grey
+from calib_jax.augment._digital import gray
 from calib_jax.augment._drops import shading
 from calib_jax.augment._resample import gaussian, plasma, streaked, zoomed
 
 _COLORS = {"water": (175 / 255, 238 / 255, 238 / 255), "mud": (63 / 255, 42 / 255, 20 / 255)}
 
-# Kinds of ice: color (levels of red, green, blue), how much the mean level differs from window to
-# window, and the standard deviation of the levels within one. Chosen so that images get as much
-# brighter as behind the frost that was photographed for the published sets.
+# Kinds of ice: color (levels of red, green, blue), standard deviation of the mean level between
+# windows, and of the levels within one. Chosen so that images get as much brighter as behind the frost
+# that was photographed for the published sets.
 _ICE_COLORS = np.array([
     (77, 148, 164), (198, 202, 212), (198, 202, 212), (144, 159, 172), (101, 113, 125),
 ])  # fmt: skip
@@ -25,10 +28,10 @@ _ICE_LEVELS = np.array([(10, 14.5), (7, 18.5), (7, 18.5), (8, 25), (13, 33)])
 
 
 def snow(key: jax.Array, image: jax.Array, setting: tuple[float, ...]) -> jax.Array:
-    """Flakes on their way down, before a scene that has lost its colors.
+    """Add streaks of snow to an image that has lost some of its colors.
 
     Setting: mean and standard deviation of noise, the factor it is enlarged by, the level from which
-    on it is a flake, radius and standard deviation of a flake's streak, how much is left of the scene.
+    on it is a flake, radius and standard deviation of a flake's streak, the weight of the image.
     """
     mean, std, zoom, threshold, radius, sigma, kept = setting
     layer_key, angle_key = jax.random.split(key)
@@ -37,22 +40,22 @@ def snow(key: jax.Array, image: jax.Array, setting: tuple[float, ...]) -> jax.Ar
     layer = jnp.where(layer < threshold, 0.0, jnp.clip(layer, 0, 1))
     angle = jax.random.uniform(angle_key, (), image.dtype, -3 * math.pi / 4, -math.pi / 4)
     layer = streaked(layer, int(radius), sigma, angle)
-    whitened = jnp.maximum(image, 1.5 * grey(image) + 0.5)
+    whitened = jnp.maximum(image, 1.5 * gray(image) + 0.5)
     return kept * image + (1 - kept) * whitened + layer + layer[::-1, ::-1]
 
 
 def frost(key: jax.Array, image: jax.Array, setting: tuple[float, float]) -> jax.Array:
-    """Ice on the window: how much is left of the scene, and how much of the ice is added.
+    """Add frost; the setting is the weights of the image and of the frost.
 
-    Published: parts of five photographs of frost. Here: one of five kinds of ice, whose crystals are
-    the ridges of a cloud, so that nothing has to be shipped.
+    Published: crops of five photographs of frost. Here: one of five kinds of ice, whose crystals are the
+    ridges of a random cloud, so that no image has to be shipped.
     """
     kept, share = setting
     return kept * image + share * ice(key, image)
 
 
 def ice(key: jax.Array, image: jax.Array) -> jax.Array:
-    """A window of ice for an image, of the same shape, from 0 to 1."""
+    """Return random frost like an image, from 0 to 1."""
     kind_key, level_key, *cloud_keys = jax.random.split(key, 4)
     kind = jax.random.randint(kind_key, (), 0, len(_ICE_COLORS))
     between, within = jnp.asarray(_ICE_LEVELS, image.dtype)[kind]
@@ -67,7 +70,7 @@ def ice(key: jax.Array, image: jax.Array) -> jax.Array:
 
 
 def fog(key: jax.Array, image: jax.Array, setting: tuple[float, float]) -> jax.Array:
-    """Clouds in between: how much of them, and by what their displacements shrink."""
+    """Add clouds; the setting is their strength, and the decay of their displacements."""
     strength, decay = setting
     top = jnp.max(image)
     image = image + strength * plasma(key, image, decay)[..., None]
@@ -75,7 +78,7 @@ def fog(key: jax.Array, image: jax.Array, setting: tuple[float, float]) -> jax.A
 
 
 def brightness(key: jax.Array, image: jax.Array, setting: float) -> jax.Array:
-    """So much more light, of the same hue and saturation."""
+    """Add light of the same hue and saturation; the setting is how much."""
     value = jnp.max(image, axis=-1, keepdims=True)
     more = jnp.clip(value + setting, 0, 1)
     return jnp.where(value > 0, image * more / jnp.maximum(value, 1e-6), more)
@@ -84,7 +87,7 @@ def brightness(key: jax.Array, image: jax.Array, setting: float) -> jax.Array:
 def spatter(
     key: jax.Array, image: jax.Array, setting: tuple[float, float, float, float, float, str]
 ) -> jax.Array:
-    """Drops of water or of mud on the lens.
+    """Add drops of water or of mud.
 
     Setting: mean, standard deviation and blur of noise, the level from which on it is liquid, then for
     water the strength of its color, for mud the blur of its edge, then which of them it is.

@@ -16,10 +16,10 @@ class BatchPlan(NamedTuple):
     """The batches of one pass over a set.
 
     Attributes:
-      rows: positions in the set, int32 `[steps, batch]`.
-      weights: float32 `[steps, batch]`; 0 for rows that only fill up a batch. They repeat real
-        examples, so that batch statistics see nothing strange.
-      lengths: number of token columns each step needs, `[steps]`; `None` if it is not text.
+      rows: Positions in the set, int32 `[steps, batch]`.
+      weights: Weights of the rows, float32 `[steps, batch]`; 0 for rows that only fill up a batch. They
+        repeat real examples, so that batch statistics see nothing strange.
+      lengths: Number of token columns that each step needs, `[steps]`; `None` if it is not text.
     """
 
     rows: np.ndarray

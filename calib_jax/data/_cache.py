@@ -3,10 +3,11 @@
 import os
 import pathlib
 import tempfile
-import zipfile
 from collections.abc import Callable
 
 import numpy as np
+
+from calib_jax.data._files import read_npz
 
 
 def cached(
@@ -22,9 +23,8 @@ def cached(
     path = folder.expanduser() / f"{key}.npz"
     if path.is_file():
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
-                return dict(content)
-        except (zipfile.BadZipFile, ValueError, EOFError) as error:
+            return read_npz(path)
+        except ValueError as error:
             raise ValueError(
                 f"{path}: damaged ({error}); delete it, and it is made again"
             ) from error

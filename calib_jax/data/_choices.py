@@ -1,20 +1,21 @@
 """Multiple choice with four endings: SWAG and HellaSWAG.
 
-Each set is read from the publisher's files or, if they are missing, from the archive
-`calibration_data/` of Desai and Durrett (2020, arXiv:2003.07892). Inputs are `text`, the context,
-objects `[n]`, and `choices`, the start of the ending joined with each of the four endings, objects
-`[n, 4]`.
+Each set is read from the publisher's files or, if they are missing, from the Hugging Face edition (SWAG)
+or the archive `calibration_data/` of Desai and Durrett (2020, arXiv:2003.07892). Inputs are `text`, the
+context, objects `[n]`, and `choices`, the start of the ending joined with each of the four endings,
+objects `[n, 4]`.
 """
 
 import csv
 import pathlib
-from typing import Any
 
 from calib_jax.data._counts import ROWS
 from calib_jax.data._dataset import Dataset
+from calib_jax.data._records import parquet_patterns
 from calib_jax.data._rows import Row, Table, finish, json_fields, locate
 
 _NAMES = ("ending0", "ending1", "ending2", "ending3")
+_HUB_COLUMNS = ("sent1", "sent2", *_NAMES, "label")
 # HellaSWAG's topics of WikiHow; all others are activities of ActivityNet.
 _WIKIHOW = frozenset((
     "Cars & Other Vehicles", "Computers and Electronics", "Education and Communications",
@@ -44,11 +45,20 @@ def swag(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.
         "swag",
         split,
         data_dir,
-        (f"swag/{file_split}.csv", f"SWAG/{file_split}.csv", f"swagaf/data/{file_split}.csv"),
+        (
+            *(f"{folder}/{file_split}.csv" for folder in ("swag", "SWAG", "swagaf/data")),
+            *parquet_patterns(
+                "allenai/swag", "regular", {"val": "validation"}.get(file_split, "train")
+            ),
+        ),
         "SWAG",
         f"Get data/{file_split}.csv from github.com/rowanz/swagaf and put it in <data folder>/swag/.",
     )
     table = Table("swag", max_malformed)
+    if source.path.suffix == ".parquet":
+        for row, (context, start, *endings, label) in table.read_parquet(source.path, _HUB_COLUMNS):
+            _add(table, row, context, start, endings, label)
+        return finish(table, split, source, _NAMES, ROWS["swag"][file_split])
     for row in table.read(source.path, header="gold-source"):
         # Parsed line by line and strictly: an unbalanced quote affects only its own row.
         try:
@@ -59,8 +69,8 @@ def swag(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.
         if len(cells) != 12:
             table.malformed(row, f"{len(cells)} of 12 columns")
             continue
-        label = int(cells[11]) if cells[11] in ("0", "1", "2", "3") else cells[11]
-        _add(table, row, cells[4], cells[5], cells[7:11], label)
+        number = int(cells[11]) if cells[11] in ("0", "1", "2", "3") else cells[11]
+        _add(table, row, cells[4], cells[5], cells[7:11], number)
     return finish(table, split, source, _NAMES, ROWS["swag"][file_split])
 
 
@@ -118,22 +128,25 @@ def hellaswag(
 def _add(
     table: Table,
     row: Row,
-    context: Any,
-    start: Any,
-    endings: Any,
-    label: Any,
+    context: object,
+    start: object,
+    endings: object,
+    label: object,
     *,
     whole_context: bool = False,
 ) -> None:
     """Add a row to the table, or count it as malformed with the reason."""
-    if label not in range(4):
+    if not isinstance(label, int) or label not in range(4):
         table.malformed(row, f"label {str(label)[:20]!r}")
-    elif not isinstance(endings, list) or len(endings) != 4:
+        return
+    if not isinstance(endings, list) or len(endings) != 4:
         table.malformed(row, "not four endings")
-    elif not all(isinstance(t, str) for t in (context, start, *endings)) or not context.strip():
+        return
+    texts = [text.strip() for text in (context, start, *endings) if isinstance(text, str)]
+    if len(texts) != 6 or not texts[0]:
         table.malformed(row, "no context or ending")
-    else:
-        if whole_context:
-            context, start = f"{context.strip()} {start.strip()}", ""
-        choices = [f"{start.strip()} {ending.strip()}".strip() for ending in endings]
-        table.add(row, label, text=context.strip(), choices=choices)
+        return
+    text, begin, *ends = texts
+    if whole_context:
+        text, begin = f"{text} {begin}", ""
+    table.add(row, label, text=text.strip(), choices=[f"{begin} {end}".strip() for end in ends])

@@ -1,6 +1,8 @@
 """The return value of every reader: arrays, labels, stable ids, and notes for the user."""
 
 import dataclasses
+import functools
+import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -19,15 +21,17 @@ class Dataset:
       inputs: Arrays with one row per example. Images: `image`, uint8 `[n, h, w, c]`. Raw text: `text`,
         and `pair` for the second of two sentences, objects `[n]`, or `choices`, objects `[n, choices]`.
         Tokenized text: `input_ids`, `mask` and perhaps `token_type_ids`, int32 `[n, length]`, or
-        `[n, choices, length]`. Empty for a streamed set.
+        `[n, choices, length]`. Feature vectors: `features`, float32 `[n, dim]`. Empty for a streamed
+        set.
       labels: Classes, int32 `[n]`.
       ids: Positions in the set's official files, int32 `[n]`. Two splits of the same files share no id.
       label_names: Name of each class.
       notes: Sentences on what was left out, truncated or unofficial.
-      mean: Mean of each channel, for pixels in [0, 1].
-      std: Standard deviation of each channel, likewise.
+      mean: Mean of each channel, for pixels in [0, 1], or of each feature.
+      std: Standard deviation of each channel or feature, likewise.
       read: For a streamed set, a function `read(position, rng)` that returns the inputs of one example:
         with a generator as in training (random crop), with `None` as in evaluation.
+      fingerprint: Hash of the files of a streamed set, whose inputs are not in memory.
     """
 
     name: str
@@ -40,6 +44,7 @@ class Dataset:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     read: Read | None = None
+    fingerprint: str = ""
 
     def __post_init__(self) -> None:
         lengths = {"labels": len(self.labels), "ids": len(self.ids)}
@@ -53,6 +58,20 @@ class Dataset:
     @property
     def num_classes(self) -> int:
         return len(self.label_names)
+
+    @functools.cached_property
+    def content_hash(self) -> str:
+        """SHA-256 of inputs, labels and class names; the same in every process and on every platform.
+
+        Of a streamed set, whose inputs are not in memory, of `fingerprint` and `ids` instead.
+        """
+        digest = hashlib.sha256(b"calib_jax 1")
+        update_hash(digest, np.array([*self.label_names, self.fingerprint], object))
+        inputs = dict(sorted(self.inputs.items())) or {"ids": self.ids}
+        for key, rows in (*inputs.items(), ("labels", self.labels)):
+            digest.update(f"\n{key} ".encode())
+            update_hash(digest, rows)
+        return digest.hexdigest()
 
     def take(self, positions: Sequence[int] | np.ndarray) -> "Dataset":
         """Return the examples at `positions`, in that order."""
@@ -71,3 +90,24 @@ def _read_at(
 ) -> dict[str, np.ndarray]:
     # A module-level function, not a lambda: it is pickled for worker processes.
     return read(int(positions[position]), rng)
+
+
+def update_hash(digest: "hashlib._Hash", array: np.ndarray) -> None:
+    """Add an array to a hash: dtype, shape and little-endian bytes; the UTF-8 of an array of texts."""
+    if array.dtype != object:
+        array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+        digest.update(f"{array.dtype.str} {array.shape} ".encode() + array.tobytes())
+        return
+    digest.update(f"text {array.shape}".encode())
+    for text in array.ravel().tolist():
+        content = text.encode("utf-8", "surrogatepass")
+        digest.update(f"\n{len(content)} ".encode() + content)
+
+
+def random_subset(n: int, number: int, seed: int | Sequence[int]) -> np.ndarray:
+    """Return `number` of the positions 0 to `n` - 1, drawn at random without replacement, sorted.
+
+    >>> random_subset(10, 3, seed=0)
+    array([2, 4, 6])
+    """
+    return np.sort(np.random.default_rng(seed).permutation(n)[:number])

@@ -13,13 +13,12 @@ import csv
 import io
 import pathlib
 import re
-import unicodedata
 import zipfile
 import zlib
 
 from calib_jax.data._counts import ROWS
 from calib_jax.data._dataset import Dataset
-from calib_jax.data._files import find, lines
+from calib_jax.data._files import find
 from calib_jax.data._rows import Row, Table, stratified, unquote
 
 EKMAN = ("anger", "disgust", "fear", "joy", "sadness", "surprise")
@@ -28,16 +27,7 @@ PLUTCHIK = (
 )  # fmt: skip
 WITH_SHAME = ("anger", "disgust", "fear", "joy", "sadness", "shame")
 
-# The paper's tables 5 and 6.
-_GOEMOTIONS = {
-    "anger": "anger annoyance disapproval",
-    "disgust": "disgust",
-    "fear": "fear nervousness",
-    "joy": "joy relief gratitude approval admiration pride love desire caring optimism amusement "
-    "excitement",
-    "sadness": "sadness disappointment embarrassment grief remorse",
-    "surprise": "surprise realization confusion curiosity",
-}
+# The paper's table 6; for table 5, see `_goemotions.py`.
 _EMPATHETIC = {
     "anger": "angry annoyed furious jealous",
     "anticipation": "anticipating hopeful prepared anxious",
@@ -60,64 +50,7 @@ _NO_REPORT = re.compile(
 )
 _TAGGED = re.compile(r"<(\w+)>(.*)<[\\/]\1>")
 _CAUSE = re.compile(r"<[\\/]?cause>")
-# Joiner, variation selectors and skin tones, which modify the emoji before them.
-_EMOJI_PARTS = frozenset("\u200d\ufe0e\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
-_SPACE_BEFORE_MARK = re.compile(r" (?=[!?.,])")
 _FINE_TUNING = 0.05  # fraction of a shifted set's training data that the paper fine-tunes with
-
-
-def goemotions(
-    split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.01
-) -> Dataset:
-    """Read GoEmotions: 54,263 comments on Reddit with some of 27 emotions, grouped into Ekman's six.
-
-    The label neutral is ignored; comments without another label, and those with emotions of several
-    groups, are left out. Two comments are duplicates if they differ only in emojis, the amount of white
-    space, or a space before a punctuation mark: the paper does not state its rule, and this one gives
-    every number of its table 13, 27,963 / 3,524 / 3,533 comments in total. All comments that consist of
-    emojis are therefore duplicates. The text of a comment is not changed.
-
-    Args:
-      split: `'train'`, `'val'` or `'test'`.
-      data_dir: Data folder.
-      max_malformed: Largest fraction of malformed rows.
-
-    References:
-      Demszky et al., 2020, arXiv:2005.00547.
-    """
-    file_split = {"val": "dev"}.get(split, split)
-    path = find(
-        "goemotions",
-        data_dir,
-        (f"goemotions/{file_split}.tsv", f"goemotions/data/{file_split}.tsv"),
-        f"Get {file_split}.tsv and emotions.txt from goemotions/data of github.com/google-research/"
-        "google-research and put them in <data folder>/goemotions/.",
-    )
-    emotions = lines(path.with_name("emotions.txt"), "it names the labels")
-    classes = _by_emotion(_GOEMOTIONS, EKMAN)
-    numbers = {str(i): classes.get(emotion) for i, emotion in enumerate(emotions)}
-    table = Table("goemotions", max_malformed)
-    for row in table.read(path):
-        cells = row.text.split("\t")
-        if len(cells) != 3:
-            table.malformed(row, f"{len(cells)} of 3 columns")
-            continue
-        text, labels = unquote(cells[0]).strip(), cells[1].split(",")
-        if not text or any(label not in numbers for label in labels):
-            table.malformed(row, f"label {cells[1][:20]!r}" if text else "empty text")
-            continue
-        classes_found = {c for label in labels if (c := numbers[label]) is not None}
-        if len(classes_found) == 1:
-            table.add_once(row, classes_found.pop(), text, _without_emojis(text))
-        else:
-            table.leave_out(row, "have several classes" if classes_found else "are neutral")
-    return table.dataset(split, EKMAN, ROWS["goemotions"][split])
-
-
-def _without_emojis(text: str) -> str:
-    """Return the words and punctuation of a text, with no space before a punctuation mark."""
-    kept = "".join(c for c in text if unicodedata.category(c) != "So" and c not in _EMOJI_PARTS)
-    return _SPACE_BEFORE_MARK.sub("", " ".join(kept.split()))
 
 
 def empathetic_dialogues(
@@ -144,7 +77,7 @@ def empathetic_dialogues(
         "Get empatheticdialogues.tar.gz of github.com/facebookresearch/EmpatheticDialogues and unpack "
         "it to <data folder>/empatheticdialogues/.",
     )
-    classes = _by_emotion(_EMPATHETIC, PLUTCHIK)
+    classes = class_of_emotion(_EMPATHETIC, PLUTCHIK)
     table = Table("empathetic_dialogues", max_malformed)
     conversation = None
     for row in table.read(path, header="conv_id"):
@@ -384,5 +317,6 @@ def _comma_separated(line: str) -> tuple[str, str]:
     return emotion, text
 
 
-def _by_emotion(groups: dict[str, str], names: tuple[str, ...]) -> dict[str, int]:
+def class_of_emotion(groups: dict[str, str], names: tuple[str, ...]) -> dict[str, int]:
+    """Return the class of each emotion, given the emotions of each class, separated by spaces."""
     return {e: names.index(name) for name, emotions in groups.items() for e in emotions.split()}

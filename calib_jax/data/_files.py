@@ -3,11 +3,19 @@
 import glob
 import os
 import pathlib
+import struct
+import zipfile
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
 
 _SHOWN = 5  # rows listed in a note; the count is always complete
+# Exceptions of numpy and zipfile for archives that are damaged, truncated, encrypted or something else.
+NOT_NPZ = (
+    *(ValueError, OSError, EOFError, LookupError, RuntimeError, MemoryError, OverflowError),
+    *(TypeError, SyntaxError, struct.error, zipfile.BadZipFile, zlib.error),
+)
 
 
 def find(
@@ -43,6 +51,20 @@ def lines(path: pathlib.Path, why: str) -> list[str]:
     if not path.is_file():
         raise ValueError(f"{path} is missing: {why}; unpack the whole archive")
     return path.read_text(encoding="utf-8").rstrip().split("\n")
+
+
+def read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
+    """Return the arrays of an .npz archive; never unpickle.
+
+    Raises:
+      ValueError: With the reason, but not the path.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
+            return dict(content)
+    except NOT_NPZ as error:
+        why = str(error).partition("\n")[0]
+        raise ValueError(f"not a whole npz archive without pickled objects ({why})") from error
 
 
 class Malformed:

@@ -1,12 +1,15 @@
-"""ImageNet as tfds prepares it, streamed: images are decoded and cropped when read."""
+"""ImageNet from tfds or Hugging Face, streamed: images are decoded and cropped when read."""
 
+import dataclasses
 import hashlib
 import io
 import math
 import os
 import pathlib
+import re
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,10 +18,17 @@ from calib_jax.data._cache import cached
 from calib_jax.data._counts import ROWS
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import find, official, split_positions
+from calib_jax.data._records import parquet_patterns, shards
+from calib_jax.data._tfds import Indexed, RecordSource
 from calib_jax.data._tiny_imagenet import MEAN, STD
+
+if TYPE_CHECKING:
+    import datasets
 
 _SIDE = 224  # of what the network sees
 _RESIZED = 256  # the shorter side before the center crop
+_WNID = re.compile(r"_(n\d{8})\.(?=\w+$)")  # at the end of Hugging Face's file names
+_NOT_THE_SET = (OSError, ValueError, LookupError, TypeError, AttributeError)
 _CHUNK = 4096  # records per read of the scan for labels
 
 
@@ -34,7 +44,8 @@ def imagenet(
 
     The official test images have no labels, so the official validation images are the test split.
     Validation is the first `num_val` training images in the order of numpy's
-    `default_rng(0).permutation`. An id is the record's position in its tfds split.
+    `default_rng(0).permutation`. An id is the record's position in its split of tfds or Hugging Face,
+    which have different orders and therefore different validation images.
 
     With `halve_validation`, as in the AutoLabel paper, all training images are the training split, and
     the official validation images are halved at random (`default_rng(0).permutation`): 25,000 for
@@ -57,8 +68,8 @@ def imagenet(
       Russakovsky et al., 2015, arXiv:1409.0575.
     """
     official_train = split == "train" or (split == "val" and not halve_validation)
-    tfds_split = "train" if official_train else "validation"
-    records = prepared(find_imagenet(data_dir), tfds_split, cache_dir)
+    file_split = "train" if official_train else "validation"
+    records = prepared(find_imagenet(data_dir), file_split, cache_dir)
     n = len(records.labels)
     whole = Dataset(
         name="imagenet",
@@ -67,7 +78,7 @@ def imagenet(
         labels=records.labels,
         ids=np.arange(n, dtype=np.int32),
         label_names=records.label_names,
-        notes=official("images", n, ROWS["imagenet"][tfds_split]),
+        notes=official("images", n, ROWS["imagenet"][file_split]),
         mean=MEAN,
         std=STD,
         read=partial(read, records.source),
@@ -81,13 +92,17 @@ def imagenet(
 
 
 def find_imagenet(data_dir: pathlib.Path | None) -> pathlib.Path:
-    """Find ImageNet as tfds prepared it: its `dataset_info.json`."""
+    """Find ImageNet: `dataset_info.json` of tfds, or a training file of Hugging Face."""
     return find(
         "imagenet",
         data_dir,
-        _tfds.patterns("imagenet2012"),
+        (
+            *_tfds.patterns("imagenet2012"),
+            *parquet_patterns("ILSVRC/imagenet-1k", "data", "train"),
+        ),
         "Get ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar from image-net.org and prepare tfds's "
-        "imagenet2012 in the data folder with file_format='array_record'.",
+        "imagenet2012 in the data folder with file_format='array_record'; or get the parquet files of "
+        "ILSVRC/imagenet-1k from huggingface.co.",
     )
 
 
@@ -101,14 +116,16 @@ class Records(NamedTuple):
       files: Names of the image files, str `[n]`; empty for training images, whose names are not needed.
     """
 
-    source: Any
+    source: RecordSource
     label_names: tuple[str, ...]
     labels: np.ndarray
     files: np.ndarray
 
 
 def prepared(info: pathlib.Path, tfds_split: str, cache_dir: str | os.PathLike[str]) -> Records:
-    """Open one split of the prepared folder that contains `info`."""
+    """Open one split of the folder that contains `info`, the result of `find_imagenet`."""
+    if info.suffix == ".parquet":
+        return _from_hub(info, tfds_split, pathlib.Path(cache_dir).expanduser())
     source, names = _tfds.open_split(info.parent, tfds_split)
     # The fingerprint of a prepared set: versions, shard lengths and checksums are in this file.
     key = hashlib.sha256(info.read_bytes() + tfds_split.encode()).hexdigest()
@@ -118,7 +135,7 @@ def prepared(info: pathlib.Path, tfds_split: str, cache_dir: str | os.PathLike[s
     return Records(source, names, index["labels"], index["files"])
 
 
-def _index(source: Any, tfds_split: str) -> dict[str, np.ndarray]:
+def _index(source: RecordSource, tfds_split: str) -> dict[str, np.ndarray]:
     """Read through a split for its labels and, but for the training split, the names of its files."""
     labels = np.empty(len(source), np.int32)
     files: list[str] = []
@@ -131,8 +148,59 @@ def _index(source: Any, tfds_split: str) -> dict[str, np.ndarray]:
     return {"labels": labels, "files": np.array(files, str)}
 
 
+@dataclasses.dataclass(frozen=True)
+class _HubRows:
+    """Rows of a Hugging Face set, with the interface of a prepared set's records."""
+
+    rows: "datasets.Dataset"
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, position: int) -> dict[str, object]:
+        cells = self.rows[position]
+        name = _WNID.sub(".", cells["image"]["path"] or "")
+        return {"image": cells["image"]["bytes"], "label": cells["label"], "file_name": name}
+
+    def __getitems__(self, positions: Sequence[int]) -> list[dict[str, object]]:
+        return [self[position] for position in positions]
+
+
+def _from_hub(path: pathlib.Path, split: str, cache_dir: pathlib.Path) -> Records:
+    """Open one split of the Hugging Face edition; its first use copies the files to `cache_dir`.
+
+    Parquet files have no random access: `datasets` writes them as arrow files, which have.
+    """
+    try:
+        import datasets
+        import pyarrow.compute
+    except ImportError:
+        raise ValueError(f"{path}: needs datasets: pip install 'calib_jax[data]'") from None
+    some = sorted(path.parent.glob(f"{split}-*.parquet"))
+    if not some:
+        raise ValueError(f"{path.parent} has no file {split}-*.parquet; get all files of the set")
+    files = shards(some[-1])
+    try:
+        rows = datasets.load_dataset(
+            "parquet", data_files=[str(f) for f in files], split="train", cache_dir=str(cache_dir)
+        ).cast_column("image", datasets.Image(decode=False))
+        labels = np.array(rows["label"], np.int32)
+        paths = pyarrow.compute.struct_field(rows.data.column("image"), "path").to_pylist()
+        names = rows.features["label"].names
+    except (datasets.exceptions.DatasetsError, pyarrow.ArrowException, *_NOT_THE_SET) as error:
+        why = str(error).partition("\n")[0]
+        raise ValueError(
+            f"{path.parent}: not the files of imagenet-1k ({why}); get them again"
+        ) from error
+    # Classes are called by their WordNet ids, as tfds has them: "n01440764_18_n01440764.JPEG".
+    wnids = {label: _WNID.search(p or "") for label, p in zip(labels.tolist(), paths, strict=True)}
+    label_names = [m[1] if (m := wnids.get(i)) else name for i, name in enumerate(names)]
+    stored = [_WNID.sub(".", p or "") for p in paths] if split != "train" else []
+    return Records(_HubRows(rows), tuple(label_names), labels, np.array(stored, str))
+
+
 def read(
-    source: Any, position: int, rng: np.random.Generator | None, *, cropped: bool = False
+    source: Indexed, position: int, rng: np.random.Generator | None, *, cropped: bool = False
 ) -> dict[str, np.ndarray]:
     """Decode the image of a record; `cropped` if it was cropped before it was stored."""
     from PIL import Image

@@ -93,7 +93,7 @@ class _Files:
 
 
 def _matched(
-    name: str, clean: Records, source: object, files: np.ndarray, notes: tuple[str, ...]
+    name: str, clean: Records, source: _tfds.Indexed, files: np.ndarray, notes: tuple[str, ...]
 ) -> Dataset:
     """Give the images of `source` the ids and labels of the test images of the same file names."""
     position = {file: i for i, file in enumerate(clean.files.tolist())}

@@ -4,7 +4,7 @@ import inspect
 import os
 import pathlib
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from calib_jax._hints import expected_one_of
 from calib_jax.data._choices import hellaswag, swag
@@ -16,20 +16,34 @@ from calib_jax.data._emotion import (
     dailydialog,
     emotion_stimulus,
     empathetic_dialogues,
-    goemotions,
     isear,
     ssec,
 )
 from calib_jax.data._fashion_mnist import fashion_mnist
+from calib_jax.data._goemotions import goemotions
+from calib_jax.data._image_folder import image_folder
 from calib_jax.data._imagenet import imagenet
 from calib_jax.data._imagenet_c import corrupted_patterns, imagenet_c
 from calib_jax.data._newsgroups import newsgroups
+from calib_jax.data._npz import npz
 from calib_jax.data._pairs import mnli, msrp, qqp, snli, twitter_ppdb
+from calib_jax.data._sources import SPLITS
 from calib_jax.data._svhn import svhn
+from calib_jax.data._tables import table
 from calib_jax.data._tiny_imagenet import tiny_imagenet
 
-# name -> reader(split, data_dir, **options)
-_READERS: dict[str, Callable[..., Dataset]] = {
+Reader = Callable[..., Dataset]  # reader(split, data_dir, *, options)
+# Your own files, of any of these formats.
+_FORMATS: dict[str, Reader] = {
+    "csv": partial(table, "csv"),
+    "jsonl": partial(table, "jsonl"),
+    "parquet": partial(table, "parquet"),
+    "npz": npz,
+    "image_folder": image_folder,
+    "tfds": partial(table, "tfds"),
+    "huggingface": partial(table, "huggingface"),
+}
+_READERS: dict[str, Reader] = {
     "digits": digits,
     "fashion_mnist": fashion_mnist,
     "cifar10": cifar10,
@@ -54,18 +68,46 @@ _READERS: dict[str, Callable[..., Dataset]] = {
     "isear": isear,
     "emotion_stimulus": emotion_stimulus,
     "newsgroups": newsgroups,
+    **_FORMATS,
 }
-NAMES = tuple(_READERS)
-SPLITS = ("train", "val", "test")
+FORMATS = tuple(_FORMATS)
+NAMES = _READERS.keys()  # a view: it includes what is registered later
+
+
+def register(name: str, reader: Reader) -> None:
+    """Add a data set, so that `load` and `config.data.name` know it by name.
+
+    Args:
+      name: New name.
+      reader: Function `reader(split, data_dir, *, options) -> Dataset`. Splits are `'train'`, `'val'` and
+        `'test'`; `data_dir` is a path or `None`; keyword-only parameters are the options.
+
+    >>> def first_digits(split, data_dir, *, number=10):
+    ...     return load("digits", split).take(range(number))
+    >>> register("first_digits", first_digits)
+    >>> len(load("first_digits", "test", number=3))
+    3
+    """
+    known = _READERS.get(name)
+    # A config file may be read twice: the same reader again is no mistake.
+    if known is not None and _qualified_name(known) != _qualified_name(reader):
+        raise ValueError(f"data set {name!r}: there is one of that name; register it under another")
+    if not name or not callable(reader):
+        raise ValueError(f"data set {name!r}: expected a name and a function, got {reader!r}")
+    _READERS[name] = reader
+
+
+def _qualified_name(reader: Reader) -> str:
+    return f"{reader.__module__}.{getattr(reader, '__qualname__', type(reader).__qualname__)}"
 
 
 def load(
-    name: str, split: str, data_dir: str | os.PathLike[str] | None = None, **options: Any
+    name: str, split: str, data_dir: str | os.PathLike[str] | None = None, **options: object
 ) -> Dataset:
     """Read one split of a data set.
 
     Args:
-      name: Name of the set, one of `NAMES`.
+      name: Name of the set, one of `NAMES`; for your own files the name of their format.
       split: `'train'`, `'val'` or `'test'`. If a set has no official validation split, it is a seeded
         part of the training split; the docstring of each reader describes it.
       data_dir: Folder of the sets as their publishers distribute them; by default, the environment
@@ -83,11 +125,11 @@ def load(
     if split not in SPLITS:
         raise ValueError(f"split={split!r}: {expected_one_of(split, SPLITS)}")
     reader = _READERS[name]
-    known = [
-        p.name for p in inspect.signature(reader).parameters.values() if p.kind is p.KEYWORD_ONLY
-    ]
+    parameters = inspect.signature(reader).parameters.values()
+    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     for option in options:
-        if option not in known:
+        if option not in known and not takes_any:
             raise ValueError(f"{name}: option {option!r}: {expected_one_of(option, known)}")
     return reader(split, _folder(data_dir), **options)
 

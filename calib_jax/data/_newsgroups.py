@@ -42,6 +42,44 @@ def newsgroups(
     References:
       Lang, 1995, ICML.
     """
+    path = _find(data_dir)
+    malformed = Malformed("newsgroups", max_malformed)
+    texts: list[str | None] = []
+    groups: list[str] = []
+    count = {}
+    for folder_split in ("train", "test"):
+        folder = path.parent / f"20news-bydate-{folder_split}"
+        posts = sorted(folder.glob("*/*"))
+        if not posts:
+            raise ValueError(f"newsgroups: there are no posts in {folder}. {_HOW}")
+        texts += [_body(post, malformed) for post in posts]
+        groups += [post.parent.name for post in posts]
+        count[folder_split] = len(posts)
+
+    n = len(texts)
+    drawn = _by_date(split, count, num_val) if by_date else _at_random(split, n, num_val)
+    positions = np.array([i for i in drawn if texts[i] is not None], np.int64)
+    names = tuple(sorted(set(groups)))
+    classes = {name: label for label, name in enumerate(names)}
+    empty = sum(not str(texts[i]).strip() for i in positions)
+    notes = malformed.notes(n)
+    if empty:
+        notes += (f"{empty} of {len(positions)} posts are empty without their header; kept",)
+    for folder_split, expected in ROWS["newsgroups"].items():
+        notes += official(f"{folder_split} posts", count[folder_split], expected)
+    return Dataset(
+        name="newsgroups",
+        split=split,
+        inputs={"text": np.array([texts[i] for i in positions], object)},
+        labels=np.array([classes[groups[i]] for i in positions], np.int32),
+        ids=positions.astype(np.int32),
+        label_names=names,
+        notes=notes,
+    )
+
+
+def _find(data_dir: pathlib.Path | None) -> pathlib.Path:
+    """Return the folder with the publisher's training posts."""
     home = os.path.expanduser("~/scikit_learn_data")
     path = find(
         "newsgroups",
@@ -62,49 +100,23 @@ def newsgroups(
             f"newsgroups: {path} is a pickle, which can run any program when it is opened, "
             f"so it is not. {_HOW}"
         )
-    malformed = Malformed("newsgroups", max_malformed)
-    texts: list[str | None] = []
-    groups: list[str] = []
-    count = {}
-    for folder_split in ("train", "test"):
-        folder = path.parent / f"20news-bydate-{folder_split}"
-        posts = sorted(folder.glob("*/*"))
-        if not posts:
-            raise ValueError(f"newsgroups: there are no posts in {folder}. {_HOW}")
-        texts += [_body(post, malformed) for post in posts]
-        groups += [post.parent.name for post in posts]
-        count[folder_split] = len(posts)
+    return path
 
-    n = len(texts)
-    if by_date:
-        n_split = count["test" if split == "test" else "train"]
-        positions = split_positions("newsgroups", split, n_split, num_val)
-        positions = positions + (count["train"] if split == "test" else 0)
-    else:
-        order = np.random.default_rng(0).permutation(n)
-        rest, positions = np.split(order, [n - n // 5])
-        if split != "test":
-            # Validation is the end of the rest; rotated to the front, where split_positions takes it.
-            rotated = np.roll(rest, num_val)
-            positions = split_positions("newsgroups", split, len(rest), num_val, rotated)
-    positions = np.array([i for i in positions if texts[i] is not None], np.int64)
-    names = tuple(sorted(set(groups)))
-    classes = {name: label for label, name in enumerate(names)}
-    empty = sum(not str(texts[i]).strip() for i in positions)
-    notes = malformed.notes(n)
-    if empty:
-        notes += (f"{empty} of {len(positions)} posts are empty without their header; kept",)
-    for folder_split, expected in ROWS["newsgroups"].items():
-        notes += official(f"{folder_split} posts", count[folder_split], expected)
-    return Dataset(
-        name="newsgroups",
-        split=split,
-        inputs={"text": np.array([texts[i] for i in positions], object)},
-        labels=np.array([classes[groups[i]] for i in positions], np.int32),
-        ids=positions.astype(np.int32),
-        label_names=names,
-        notes=notes,
-    )
+
+def _by_date(split: str, count: dict[str, int], num_val: int) -> np.ndarray:
+    """Return the positions of a split of the publisher's train and test posts."""
+    if split == "test":
+        return count["train"] + np.arange(count["test"])
+    return split_positions("newsgroups", split, count["train"], num_val)
+
+
+def _at_random(split: str, n: int, num_val: int) -> np.ndarray:
+    """Return the positions of a split of all posts."""
+    rest, test = np.split(np.random.default_rng(0).permutation(n), [n - n // 5])
+    if split == "test":
+        return test
+    # Validation is the end of the rest; rotated to the front, where split_positions takes it.
+    return split_positions("newsgroups", split, len(rest), num_val, np.roll(rest, num_val))
 
 
 def _body(path: pathlib.Path, malformed: Malformed) -> str | None:

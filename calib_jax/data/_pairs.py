@@ -1,20 +1,29 @@
 """Pairs of sentences: inference (SNLI, MNLI) and paraphrase (QQP, TwitterPPDB, MSRP).
 
-Each set is read from the publisher's files or, if they are missing, from the archive
-`calibration_data/` of Desai and Durrett (2020, arXiv:2003.07892), if it contains the set.
+Each set is read from the publisher's files or, if they are missing, from the Hugging Face edition or from
+the archive `calibration_data/` of Desai and Durrett (2020, arXiv:2003.07892), if they contain the set.
 """
 
 import pathlib
 import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from calib_jax.data._counts import ROWS, TWITTER_PPDB_PAIRS
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import find, split_positions
+from calib_jax.data._records import parquet_patterns
 from calib_jax.data._rows import Row, Source, Table, finish, json_fields, locate, unquote, with_ids
 
 _INFERENCE = {"entailment": 0, "contradiction": 1, "neutral": 2}
+# Of the Hugging Face editions: numbers of the labels, -1 for none, and names of the splits.
+_HUB_INFERENCE = {0: "entailment", 1: "neutral", 2: "contradiction", -1: "-"}
+_HUB_SPLITS = {
+    "train": "train",
+    "dev": "validation",
+    "dev_matched": "validation_matched",
+    "test": "test",
+}
 _PARAPHRASE = {"0": 0, "1": 1}
 _PARAPHRASE_NAMES = ("different", "paraphrase")
 _VOTES = re.compile(r"\((\d), ?\d\)")  # "(4, 6)": four of six say that it is a paraphrase
@@ -56,7 +65,11 @@ def snli(
         "snli",
         split,
         data_dir,
-        (f"snli_1.0/snli_1.0_{file_split}.jsonl", f"SNLI/{file_split}.tsv"),
+        (
+            f"snli_1.0/snli_1.0_{file_split}.jsonl",
+            f"SNLI/{file_split}.tsv",
+            *parquet_patterns("stanfordnlp/snli", "plain_text", _HUB_SPLITS[file_split]),
+        ),
         "SNLI",
         "Get snli_1.0.zip from nlp.stanford.edu/projects/snli and unzip it to <data folder>/snli_1.0/.",
         whole=official_test,
@@ -84,7 +97,11 @@ def mnli(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0.
         "mnli",
         split,
         data_dir,
-        (f"multinli_1.0/multinli_1.0_{file_split}.jsonl", f"MNLI/{file_split}.tsv"),
+        (
+            f"multinli_1.0/multinli_1.0_{file_split}.jsonl",
+            f"MNLI/{file_split}.tsv",
+            *parquet_patterns("nyu-mll/glue", "mnli", _HUB_SPLITS[file_split]),
+        ),
         "MNLI",
         "Get multinli_1.0.zip from cims.nyu.edu/~sbowman/multinli and unzip it "
         "to <data folder>/multinli_1.0/.",
@@ -120,23 +137,38 @@ def qqp(
         "qqp",
         split,
         data_dir,
-        (f"QQP/{file_split}.tsv",),
+        (
+            f"QQP/{file_split}.tsv",
+            *parquet_patterns("nyu-mll/glue", "qqp", _HUB_SPLITS[file_split]),
+        ),
         "QQP",
         "Get QQP-clean.zip of gluebenchmark.com/tasks and unzip it to <data folder>/QQP/.",
         whole=official_test,
     )
     table = Table("qqp", max_malformed)
-    for row in table.read(source.path, header="question1\t"):
-        cells = row.text.split("\t")
-        if file_split == "test" and len(cells) == 3:
+    for row, first, second, label in _questions(table, source.path):
+        if file_split == "test" and label in ("", "-1"):
             raise ValueError(f"{source.path} has no labels: load qqp without official_test")
-        if len(cells) != 6:
-            table.malformed(row, f"{len(cells)} of 6 columns")
-            continue
         # Written as csv by Quora and again by those who split it, so text may be quoted twice.
-        first, second = (unquote(unquote(cell)) for cell in cells[3:5])
-        _add(table, row, first, second, cells[5], _PARAPHRASE)
+        _add(table, row, unquote(unquote(first)), unquote(unquote(second)), label, _PARAPHRASE)
     return finish(table, split, source, _PARAPHRASE_NAMES, ROWS["qqp"][file_split])
+
+
+def _questions(table: Table, path: pathlib.Path) -> Iterator[tuple[Row, str, str, str]]:
+    """Yield rows, questions and labels as texts; the test file of GLUE has no labels."""
+    if path.suffix == ".parquet":
+        for row, values in table.read_parquet(path, ("question1", "question2", "label")):
+            first, second, label = map(str, values)
+            yield row, first, second, label
+        return
+    for row in table.read(path, header="question1\t"):
+        cells = row.text.split("\t")
+        if len(cells) == 3 and path.stem == "test":
+            yield row, cells[1], cells[2], ""
+        elif len(cells) != 6:
+            table.malformed(row, f"{len(cells)} of 6 columns")
+        else:
+            yield row, cells[3], cells[4], cells[5]
 
 
 def twitter_ppdb(
@@ -239,7 +271,12 @@ def _inference(
     max_malformed: float,
 ) -> Dataset:
     table = Table(name, max_malformed)
-    if source.path.suffix == ".jsonl":
+    if source.path.suffix == ".parquet":
+        for row, cells in table.read_parquet(source.path, ("premise", "hypothesis", "label")):
+            first, second, number = cells
+            label = _HUB_INFERENCE.get(number, number) if isinstance(number, int) else number
+            _add(table, row, first, second, label, _INFERENCE)
+    elif source.path.suffix == ".jsonl":
         for row in table.read(source.path):
             fields = json_fields(table, row, ("sentence1", "sentence2", "gold_label"))
             if fields:
@@ -265,14 +302,16 @@ def _read_tsv(
 
 
 def _add(
-    table: Table, row: Row, first: Any, second: Any, label: Any, labels: Mapping[str, int]
+    table: Table, row: Row, first: object, second: object, label: object, labels: Mapping[str, int]
 ) -> None:
     """Add a pair to the table, or count it as malformed with the reason."""
     if label == "-":
         table.leave_out(row, "have no majority label")
     elif not isinstance(label, str) or label not in labels:
         table.malformed(row, f"label {str(label)[:20]!r}")
-    elif not all(isinstance(text, str) and text.strip() for text in (first, second)):
+    elif not isinstance(first, str) or not isinstance(second, str):
+        table.malformed(row, "no sentence")
+    elif not first.strip() or not second.strip():
         table.malformed(row, "empty sentence")
     else:
         table.add(row, labels[label], text=first.strip(), pair=second.strip())

@@ -1,14 +1,14 @@
 """Text sets: files with one example per line; every line is kept, left out or counted as malformed."""
 
-import json
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import Malformed, find, official
+from calib_jax.data._records import json_object, read_shards
 
 _SHOWN = 3  # rows listed per rule in a note; the count is always complete
 _ARCHIVE = "calibration_data"  # Desai and Durrett (2020): dev and test are halves of the dev file
@@ -46,7 +46,7 @@ class Table:
         self._seen: set[tuple[int, str]] = set()
         self._labels: list[int] = []
         self._ids: list[int] = []
-        self._inputs: dict[str, list[Any]] = {}
+        self._inputs: dict[str, list[str | list[str]]] = {}
 
     def read(self, path: pathlib.Path, *, header: str | None = None) -> Iterator[Row]:
         """Yield the rows of a file, without a first line that contains `header`."""
@@ -74,7 +74,17 @@ class Table:
             self.num_rows += 1
             yield row
 
-    def add(self, row: Row, label: int, **inputs: Any) -> None:
+    def read_parquet(
+        self, path: pathlib.Path, columns: Sequence[str]
+    ) -> Iterator[tuple[Row, list[object]]]:
+        """Yield rows and their cells of all files of a split, given one of them."""
+        for file in read_shards(path, columns):
+            for record in file.rows(columns):
+                row = Row(file.path, record.line, self.num_rows, "")
+                self.num_rows += 1
+                yield row, [record.cells[column] for column in columns]
+
+    def add(self, row: Row, label: int, **inputs: str | list[str]) -> None:
         """Add an example."""
         self._labels.append(label)
         self._ids.append(row.position)
@@ -155,14 +165,13 @@ def unquote(cell: str) -> str:
     return inside.replace('""', '"')
 
 
-def json_fields(table: Table, row: Row, keys: Sequence[str]) -> list[Any] | None:
+def json_fields(table: Table, row: Row, keys: Sequence[str]) -> list[object] | None:
     """Return fields of a row that is a JSON object; if one is missing, count the row as malformed."""
-    try:
-        record = json.loads(row.text)
-    except json.JSONDecodeError:
+    record = json_object(row.text)
+    if record is None:
         table.malformed(row, "not JSON")
         return None
-    missing = [key for key in keys if not isinstance(record, dict) or key not in record]
+    missing = [key for key in keys if key not in record]
     if missing:
         table.malformed(row, f"no {missing[0]}")
         return None
@@ -233,20 +242,21 @@ def with_ids(dataset: Dataset, ids: np.ndarray) -> Dataset:
     return dataset.take(np.flatnonzero(np.isin(dataset.ids, ids)))
 
 
-def stratified(labels: np.ndarray, sizes: tuple[int, ...]) -> list[np.ndarray]:
+def stratified(labels: np.ndarray, sizes: tuple[int, ...], seed: int = 0) -> list[np.ndarray]:
     """Split shuffled positions into stratified subsets of the given sizes and the remainder.
 
-    The shuffle is `default_rng(0)`. Fractional class counts are rounded up by largest remainder, ties
+    The shuffle is `default_rng(seed)`. Fractional class counts are rounded up by largest remainder, ties
     in favor of the larger class, which gives the numbers of the paper's tables.
 
     Args:
       labels: Classes, int `[n]`.
       sizes: Sizes of all subsets but the last.
+      seed: Seed of the shuffle.
 
     Returns:
       Sorted positions of each subset and of the remainder.
     """
-    rest = np.random.default_rng(0).permutation(len(labels))
+    rest = np.random.default_rng(seed).permutation(len(labels))
     parts = []
     for size in sizes:
         count = np.bincount(labels[rest])

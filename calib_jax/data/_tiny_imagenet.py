@@ -8,6 +8,7 @@ import numpy as np
 from calib_jax.data._counts import ROWS
 from calib_jax.data._dataset import Dataset
 from calib_jax.data._files import Malformed, find, lines, official, split_positions
+from calib_jax.data._images import decode
 
 # ImageNet's, as in the papers' code.
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -107,13 +108,10 @@ def _test_files(
 
 def _decode(path: pathlib.Path) -> np.ndarray | str:
     """Return the image, uint8 `[64, 64, 3]`, or the reason why it is malformed."""
-    from PIL import Image
-
     try:
-        with Image.open(path) as image:
-            pixels = np.asarray(image.convert("RGB"))  # some are gray
-    except OSError as error:
-        return "missing" if isinstance(error, FileNotFoundError) else "not an image"
+        pixels = decode(path)
+    except ValueError as error:
+        return str(error)
     if pixels.shape != (_SIDE, _SIDE, 3):
         return f"{pixels.shape[1]}x{pixels.shape[0]} pixels"
     return pixels

@@ -4,15 +4,14 @@ import collections
 import dataclasses
 import os
 import pathlib
-import zipfile
-import zlib
 
 import numpy as np
 
 from calib_jax.data._dataset import Dataset
-from calib_jax.data._files import Malformed
+from calib_jax.data._files import Malformed, read_npz
 
-_SEPARATORS = str.maketrans(dict.fromkeys('!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~', " "))
+SEPARATORS = '!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~'  # of words, beside spaces
+_TO_SPACES = str.maketrans(dict.fromkeys(SEPARATORS, " "))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -21,12 +20,13 @@ class Vocabulary:
 
     Attributes:
       rows: Row of each word in `vectors`, from 1.
-      vectors: Word vectors, float32 `[len(rows) + 1, dim]`; row 0, for padding, is zero.
+      vectors: Word vectors, float32 `[len(rows) + 1, dim]`; row 0, for padding, is zero. `dim` is 0 if
+        there are none, and the network learns them.
       notes: Sentences on malformed lines.
     """
 
-    rows: dict[str, int]
-    vectors: np.ndarray
+    rows: dict[str, int] = dataclasses.field(default_factory=dict)
+    vectors: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((1, 0), np.float32))
     notes: tuple[str, ...] = ()
 
     def most_frequent(self, dataset: Dataset, size: int) -> "Vocabulary":
@@ -45,13 +45,15 @@ class Vocabulary:
             rows, source_rows = np.array(known).T
             vectors[rows] = self.vectors[source_rows]
         note = f"{len(known)} of the {len(ranked)} words of the vocabulary have a vector"
+        if not vectors.shape[1]:
+            note = f"a vector is learned for each of the {len(ranked)} words of the vocabulary"
         rows = {word: row for row, word in enumerate(ranked, 1)}
         return Vocabulary(rows, vectors, (*self.notes, note))
 
 
 def split_words(text: str) -> list[str]:
     """Return the words in lower case; punctuation except the apostrophe separates words."""
-    return text.lower().translate(_SEPARATORS).split()
+    return text.lower().translate(_TO_SPACES).split()
 
 
 def read_glove(path: str | os.PathLike[str], *, max_malformed: float = 0.01) -> Vocabulary:
@@ -74,9 +76,9 @@ def read_glove(path: str | os.PathLike[str], *, max_malformed: float = 0.01) -> 
     if path.suffix != ".npz":
         return _read_glove_text(path, Malformed("glove", max_malformed))
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
-            words, vectors = content["words"], content["vectors"].astype(np.float32)
-    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError) as error:
+        content = read_npz(path)
+        words, vectors = content["words"], content["vectors"].astype(np.float32)
+    except (KeyError, ValueError) as error:
         raise ValueError(
             f"{path}: expected an .npz with words and vectors, without pickled objects ({error})"
         ) from error
@@ -136,6 +138,11 @@ def word_ids(
     """
     if "text" not in dataset.inputs:
         raise ValueError(f"{dataset.name} has no text, only {list(dataset.inputs)}")
+    if len(dataset.inputs) > 1:
+        raise ValueError(
+            f"{dataset.name} has {' and '.join(dataset.inputs)}: expected single texts, as there is no "
+            "word vector of a separator"
+        )
     if not isinstance(vocabulary, Vocabulary):
         vocabulary = read_glove(vocabulary)
     ids = np.zeros((len(dataset), max_length), np.int32)

@@ -25,16 +25,19 @@ from calib_jax._arrays import (
 
 
 def margin(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
-    """Return `z_y - max_{k != y} z_k`: how far the label's logit is ahead of the best other one.
+    """Compute `z_y - max_{k != y} z_k`, the label's logit less the best other one.
 
     A masked class (logit -inf) counts as -1e30; NaN for a label outside 0 ... K-1.
 
     Args:
-      logits: `[batch, num_classes]`.
-      labels: integers `[batch]`.
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]`.
 
     Returns:
       `[batch]`
+
+    References:
+      Pleiss, Zhang, Elenberg and Weinberger (2020), arXiv:2001.10528.
 
     >>> dynamics.margin([[3.0, 1.0, 0.0], [3.0, 1.0, 0.0]], [0, 1]).tolist()
     [2.0, -2.0]
@@ -54,7 +57,10 @@ class AumState(NamedTuple):
 
 
 def aum_init(n: int) -> AumState:
-    """Return the state before any of the `n` examples was seen.
+    """Return the state before any example was seen.
+
+    Args:
+      n: Number of examples.
 
     >>> dynamics.aum_init(2).seen.tolist()
     [0.0, 0.0]
@@ -70,17 +76,20 @@ def aum_update(
     labels: ArrayLike,
     weights: ArrayLike | None = None,
 ) -> AumState:
-    """Add a step's margins, as computed by the network in training mode.
+    """Add the margins of a training step.
 
     Args:
-      state: the present state.
-      ids: integers `[batch]`; outside `[0, n)` means padding.
-      logits: `[batch, num_classes]`.
-      labels: integers `[batch]`.
-      weights: `[batch]`, 0 for padding.
+      state: State before the step.
+      ids: Integers `[batch]`; outside `[0, n)` means padding.
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]`.
+      weights: Weights `[batch]`, 0 for padding.
 
     Returns:
       The new state.
+
+    References:
+      Pleiss, Zhang, Elenberg and Weinberger (2020), arXiv:2001.10528.
 
     >>> state = dynamics.aum_update(dynamics.aum_init(2), [1], [[3.0, 1.0]], [0])
     >>> state.total.tolist()
@@ -95,7 +104,13 @@ def aum_update(
 
 
 def aum_values(state: AumState) -> jax.Array:
-    """Return the area under the margin: the mean margin over the times seen `[n]`; NaN if never.
+    """Return the area under the margin `[n]`: the mean over the times seen; NaN if never seen.
+
+    Args:
+      state: State from `aum_update`.
+
+    References:
+      Pleiss, Zhang, Elenberg and Weinberger (2020), arXiv:2001.10528.
 
     >>> state = dynamics.aum_update(dynamics.aum_init(2), [1], [[3.0, 1.0]], [0])
     >>> dynamics.aum_values(state).tolist()
@@ -108,9 +123,9 @@ class DataMap(NamedTuple):
     """A data map, each `[n]`.
 
     Attributes:
-      confidence: mean probability of the gold label.
-      variability: its standard deviation (population).
-      correctness: fraction of the times the prediction was right.
+      confidence: Mean probability of the gold label.
+      variability: Its standard deviation (population).
+      correctness: Fraction of the times the prediction was right.
     """
 
     confidence: jax.Array
@@ -133,7 +148,10 @@ class DataMapState(NamedTuple):
 
 
 def datamap_init(n: int) -> DataMapState:
-    """Return the state before any of the `n` examples was seen.
+    """Return the state before any example was seen.
+
+    Args:
+      n: Number of examples.
 
     >>> dynamics.datamap_init(2).seen.tolist()
     [0.0, 0.0]
@@ -149,7 +167,20 @@ def datamap_update(
     labels: ArrayLike,
     weights: ArrayLike | None = None,
 ) -> DataMapState:
-    """Add a step's gold probabilities and hits. Arguments as in `aum_update`.
+    """Add the gold probabilities and correct predictions of a training step.
+
+    Args:
+      state: State before the step.
+      ids: Integers `[batch]`; outside `[0, n)` means padding.
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]`.
+      weights: Weights `[batch]`, 0 for padding.
+
+    Returns:
+      The new state.
+
+    References:
+      Swayamdipta, Schwartz, Lourie, Wang, Hajishirzi, Smith and Choi (2020), arXiv:2009.10795.
 
     >>> state = dynamics.datamap_update(dynamics.datamap_init(2), [1], [[0.0, 0.0]], [0])
     >>> state.first.tolist()
@@ -178,6 +209,12 @@ def datamap_update(
 def datamap_values(state: DataMapState) -> DataMap:
     """Return the data map so far; NaN for examples never seen.
 
+    Args:
+      state: State from `datamap_update`.
+
+    References:
+      Swayamdipta, Schwartz, Lourie, Wang, Hajishirzi, Smith and Choi (2020), arXiv:2009.10795.
+
     >>> state = dynamics.datamap_update(dynamics.datamap_init(1), [0], [[0.0, 0.0]], [0])
     >>> dynamics.datamap_values(state).confidence.tolist()
     [0.5]
@@ -193,16 +230,16 @@ def datamap_values(state: DataMapState) -> DataMap:
 
 
 def median_split(values: ArrayLike) -> jax.Array:
-    """Tell which examples belong to the upper half: `True` for the `ceil(n / 2)` largest values.
+    """Return which examples are in the upper half: `True` for the `ceil(n / 2)` largest values.
 
     Same as "at least the median" whenever the median is not tied. Ties at the cut go to the lower
     index, so that the halves are always equal; NaN (never seen) counts as the smallest value.
 
     Args:
-      values: `[n]`, AUM or data-map confidence.
+      values: Values `[n]`, AUM or data-map confidence.
 
     Returns:
-      bool `[n]`
+      Bools `[n]`.
 
     >>> dynamics.median_split([0.1, 0.9, 0.5, 0.7]).tolist()
     [False, True, False, True]
@@ -215,12 +252,14 @@ def median_split(values: ArrayLike) -> jax.Array:
 
 
 def _rows(ids: ArrayLike, weights: ArrayLike | None, n: int, batch: tuple[int, ...]) -> jax.Array:
-    """Ids to scatter to; `n`, which a scatter drops, for rows that do not count."""
+    """Return the ids to scatter to; `n`, which a scatter drops, for padding."""
     ids = jnp.asarray(ids)
-    for name, x in (("ids", ids), ("weights", ids if weights is None else jnp.asarray(weights))):
-        if x.shape != batch:
-            raise ValueError(f"{name}: expected shape {batch}, got {x.shape}")
+    if ids.shape != batch:
+        raise ValueError(f"ids: expected shape {batch}, got {ids.shape}")
     keep = ids >= 0  # a negative index would wrap around
     if weights is not None:
-        keep &= jnp.asarray(weights) > 0
+        weights = jnp.asarray(weights)
+        if weights.shape != batch:
+            raise ValueError(f"weights: expected shape {batch}, got {weights.shape}")
+        keep &= weights > 0
     return jnp.where(keep, ids, n)

@@ -1,18 +1,20 @@
-"""Predictions of any framework, read from a file and checked."""
+"""Predictions of any framework, checked: what cannot be right is rejected with the way to fix it."""
 
 import dataclasses
-import pathlib
-import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from calib_jax.posthoc import logits_from_probs, looks_like_probabilities
+from calib_jax._hints import expected_one_of
+from calib_jax.posthoc import looks_like_probabilities
 
-_LOGITS = ("logits",)
-_PROBS = ("probs", "probabilities", "softmax")
-_EITHER = ("predictions", "scores", "outputs")
-_LABELS = ("labels", "label", "targets", "ground_truth", "y_true", "y")
+LOGITS = ("logits",)
+PROBS = ("probs", "probabilities", "softmax")
+_SMALLEST_PROB = 1e-30
+_SUM_TOLERANCE = 1e-3  # of rows of probabilities
+_HALF_TOLERANCE = 1e-2  # of those that were computed in 16 bits
+_AGREEMENT = 1e-2  # of probabilities with the softmax of the logits beside them
+_SHOWN_NAMES = 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,11 +25,15 @@ class Predictions:
       logits: Logits, float32 `[n, num_classes]`; logarithms, if probabilities were given.
       labels: Classes, int32 `[n]`.
       notes: Remarks on the file, one sentence each.
+      groups: Subgroup of each example, strings `[n]`; `None` if the file has none.
+      label_names: Names of the classes; empty if the file has none.
     """
 
     logits: np.ndarray
     labels: np.ndarray
     notes: tuple[str, ...] = ()
+    groups: np.ndarray | None = None
+    label_names: tuple[str, ...] = ()
 
     @property
     def num_classes(self) -> int:
@@ -35,45 +41,24 @@ class Predictions:
         return self.logits.shape[1]
 
 
-def load_predictions(path: str | pathlib.Path) -> Predictions:
-    """Read `logits` or `probs` with `labels` from an `.npz` or a `.csv` file.
-
-    An npz holds arrays `[n, num_classes]` and `[n]`; a csv has a header, one column named `label` and
-    one column per class, in order. Nothing is ever unpickled.
-
-    Args:
-      path: File to read.
-
-    Raises:
-      ValueError: With one line that says what cannot be right.
-
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile(suffix=".csv") as file:
-    ...     _ = file.write(b"label,logit_0,logit_1\\n1,0.5,2\\n")
-    ...     file.flush()
-    ...     load_predictions(file.name).notes
-    ("1 predictions over 2 classes: logits (from 'logits')",)
-    """
-    path = pathlib.Path(path)
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file")
-    readers = {".npz": _read_npz, ".csv": _read_csv}
-    if path.suffix not in readers:
-        raise ValueError(f"{path}: expected a .npz or .csv file")
-    try:
-        name, scores, labels = readers[path.suffix](path)
-        return check_predictions(name, scores, labels)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
-def check_predictions(name: str, scores: np.ndarray, labels: np.ndarray) -> Predictions:
+def check_predictions(
+    name: str,
+    scores: np.ndarray,
+    labels: np.ndarray,
+    *,
+    label_names: Sequence[str] = (),
+    groups: np.ndarray | None = None,
+    notes: Sequence[str] = (),
+) -> Predictions:
     """Check raw arrays and find out whether the scores are logits or probabilities.
 
     Args:
       name: Name of the scores, such as `logits` or `probs`.
       scores: Numbers `[n, num_classes]`.
-      labels: Classes `[n]`.
+      labels: Class numbers or names `[n]`.
+      label_names: Names of the classes, in the order of the columns.
+      groups: Subgroup of each example `[n]`.
+      notes: Remarks to keep.
 
     Raises:
       ValueError: With one line that says what cannot be right.
@@ -83,26 +68,115 @@ def check_predictions(name: str, scores: np.ndarray, labels: np.ndarray) -> Pred
     2
     """
     scores = _check_scores(name, scores)
-    labels = _check_labels(labels, *scores.shape)
     n, k = scores.shape
-    sizes = f"{n} predictions over {k} classes"
-    if looks_like_probabilities(scores):
-        note = f"{sizes}: probabilities (every row of {name!r} is non-negative and sums to 1)"
-        notes = [note]
-        zeros = int(np.sum(scores[np.arange(n), labels] == 0))
+    label_names = tuple(map(str, label_names))
+    if label_names and len(label_names) != k:
+        raise ValueError(f"label_names: expected {k} names, one per column, got {len(label_names)}")
+    if len(set(label_names)) < len(label_names):
+        raise ValueError("label_names: two classes have the same name")
+    labels = check_labels(labels, n, k, label_names)
+    logits, remarks = to_logits(name, scores)
+    if name in PROBS or "probabilities" in remarks[0]:
+        zeros = int(np.sum(logits[np.arange(n), labels] <= np.log(_SMALLEST_PROB) + 1e-3))
         if zeros:
-            notes.append(f"{zeros} labels have probability 0, counted as 1e-30 in the NLL")
-        return Predictions(np.asarray(logits_from_probs(scores)), labels, tuple(notes))
-    in_unit_interval = scores.min() >= 0 and scores.max() <= 1
-    if name in _PROBS or (in_unit_interval and name not in _LOGITS):
-        sums = scores.sum(axis=1)
-        worst = int(np.argmax(np.where(scores.min(axis=1) < 0, np.inf, np.abs(sums - 1))))
+            remarks.append(f"{zeros} labels have probability 0, counted as 1e-30 in the NLL")
+    remarks[0] = f"{n} predictions over {k} classes: {remarks[0]}"
+    if groups is not None:
+        groups = np.asarray(groups).astype(str)
+        if groups.shape != (n,):
+            raise ValueError(
+                f"groups: expected shape ({n},) to match the scores, got {groups.shape}"
+            )
+        remarks.append(f"{len(np.unique(groups))} groups")
+    return Predictions(logits, labels, (*remarks, *notes), groups, label_names)
+
+
+def to_logits(name: str, scores: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Return logits and remarks on what the scores are, or raise a ValueError.
+
+    Args:
+      name: Name of the scores; names of neither logits nor probabilities leave it open.
+      scores: Finite float32 `[n, num_classes]`.
+    """
+    low, high = float(scores.min()), float(scores.max())
+    sums = scores.sum(axis=1, dtype=np.float64)
+    if low >= 0 and high <= 1 + _SUM_TOLERANCE:
+        return _from_unit_interval(name, scores, sums)
+    if low >= 0 and high <= 100.5 and np.abs(sums - 100).max() < 1:
         raise ValueError(
-            f"{name!r}: row {worst} is no probability distribution "
-            f"(sum {sums[worst]:.4g}, smallest value {scores[worst].min():.4g}); "
-            "give rows that sum to 1, or name the array 'logits'"
+            f"{name!r}: every row sums to 100, so these are percentages; divide by 100"
         )
-    return Predictions(scores, labels, (f"{sizes}: logits (from {name!r})",))
+    is_log = high <= 1e-3 and np.abs(np.logaddexp.reduce(scores, axis=1)).max() < _SUM_TOLERANCE
+    if name in PROBS:
+        outside = (scores < 0) | (scores > 1 + _SUM_TOLERANCE)
+        what = f"no probabilities ({scores[outside][0]:.4g} is none)"
+        raise ValueError(
+            f"{name!r}: these are {'log-probabilities' if is_log else what}; logits and "
+            "log-probabilities go by the name 'logits'"
+        )
+    if is_log:
+        return scores, [f"log-probabilities (from {name!r}), which are logits"]
+    return scores, [f"logits (from {name!r})"]
+
+
+def _from_unit_interval(
+    name: str, scores: np.ndarray, sums: np.ndarray
+) -> tuple[np.ndarray, list[str]]:
+    """Tell probabilities, logits and sigmoids in [0, 1] apart."""
+    off = float(np.abs(sums - 1).max())
+    if name in LOGITS and not (off <= _SUM_TOLERANCE and looks_like_probabilities(scores)):
+        remark = (
+            f"logits (from {name!r}), all of them in [0, 1]: if they are sigmoids or probabilities, "
+            "the numbers below are wrong; give rows that sum to 1 under the name 'probs'"
+        )
+        return scores, [remark]
+    if off <= _SUM_TOLERANCE:
+        remark = f"probabilities (every row of {name!r} is non-negative and sums to 1)"
+        return _log(scores), [remark]
+    digits = next((d for d in (2, 3, 4) if _is_rounded(scores, d)), None)
+    rounding = f"rounded to {digits} digits" if digits else "rounded"
+    tolerance = _HALF_TOLERANCE if digits is None else 0.5 * scores.shape[1] * 10.0**-digits + 1e-6
+    if off <= tolerance and sums.min() > 0:
+        remark = (
+            f"probabilities (from {name!r}) {rounding}: rows sum to {sums.min():.4g} to "
+            f"{sums.max():.4g} and are divided by their sum"
+        )
+        return _log(scores / sums[:, None].astype(np.float32)), [remark]
+    row = int(np.argmax(np.abs(sums - 1)))
+    raise ValueError(
+        f"{name!r}: row {row} is no probability distribution (sum {sums[row]:.4g}); sigmoids of "
+        "independent labels? Give softmax outputs, whose rows sum to 1, or name the array 'logits'"
+    )
+
+
+def _is_rounded(scores: np.ndarray, digits: int) -> bool:
+    scaled = scores * np.float32(10**digits)
+    return bool(np.abs(scaled - np.round(scaled)).max() < 1e-2)
+
+
+def _log(probs: np.ndarray) -> np.ndarray:
+    return np.log(np.maximum(probs, np.float32(_SMALLEST_PROB)))
+
+
+def check_agreement(logits: np.ndarray, probs: np.ndarray) -> None:
+    """Raise a ValueError if probabilities are not the softmax of the logits that stand beside them.
+
+    Args:
+      logits: Logits `[n, num_classes]`.
+      probs: Probabilities of the same shape.
+
+    >>> check_agreement(np.array([[0.0, 0.0]]), np.array([[0.5, 0.5]]))
+    """
+    if logits.shape != probs.shape:
+        raise ValueError(f"logits have shape {logits.shape}, probs {probs.shape}; give one of them")
+    exp = np.exp(logits - logits.max(axis=1, keepdims=True))
+    gap = np.abs(exp / exp.sum(axis=1, keepdims=True) - probs).max(axis=1)
+    if not gap.max() <= _AGREEMENT:
+        row = int(np.argmax(gap))
+        raise ValueError(
+            f"logits and probs disagree: in row {row} the softmax of the logits is off by "
+            f"{gap[row]:.2g}; give one of them (calibrated probabilities alone, as 'probs')"
+        )
 
 
 def _check_scores(name: str, scores: np.ndarray) -> np.ndarray:
@@ -115,20 +189,42 @@ def _check_scores(name: str, scores: np.ndarray) -> np.ndarray:
         )
     if scores.shape[0] == 0:
         raise ValueError(f"{name!r}: there are no predictions (0 rows)")
-    scores = scores.astype(np.float32)
-    bad = ~np.isfinite(scores).all(axis=1)
-    if bad.any():
+    with np.errstate(over="ignore"):
+        scores = scores.astype(np.float32, copy=False)
+    if not np.isfinite(scores.sum(dtype=np.float64)):
+        bad = ~np.isfinite(scores).all(axis=1)
         raise ValueError(
             f"{name!r}: {bad.sum()} rows hold NaN or infinity, the first is row {np.argmax(bad)}"
         )
     return scores
 
 
-def _check_labels(labels: np.ndarray, n: int, k: int) -> np.ndarray:
+def check_labels(labels: np.ndarray, n: int, k: int, label_names: Sequence[str] = ()) -> np.ndarray:
+    """Return labels as class numbers, int32 `[n]`, or raise a ValueError.
+
+    Args:
+      labels: Class numbers or names.
+      n: Number of examples.
+      k: Number of classes.
+      label_names: Names of the classes, or nothing.
+
+    >>> check_labels(np.array(["dog", "cat"]), 2, 2, ("cat", "dog")).tolist()
+    [1, 0]
+    """
+    if labels.shape == (n, k) and k > 1 and labels.dtype.kind in "fiub":
+        kind = "one-hot" if ((labels == 0) | (labels == 1)).all() else "soft"
+        raise ValueError(
+            f"labels: {kind} labels of shape {labels.shape}; give class numbers, "
+            "labels.argmax(axis=1)"
+        )
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.shape != (n,):
         raise ValueError(f"labels: expected shape ({n},) to match the scores, got {labels.shape}")
+    if labels.dtype.kind in "SU":
+        values, inverse = np.unique(labels, return_inverse=True)
+        texts = [v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in values]
+        labels = _class_numbers(texts, label_names)[inverse]
     if labels.dtype.kind not in "fiu":
         raise ValueError(f"labels: expected class numbers, got {labels.dtype}")
     whole = labels == np.floor(labels)
@@ -143,42 +239,19 @@ def _check_labels(labels: np.ndarray, n: int, k: int) -> np.ndarray:
     return labels.astype(np.int32)
 
 
-def _read_npz(path: pathlib.Path) -> tuple[str, np.ndarray, np.ndarray]:
-    if not zipfile.is_zipfile(path):
-        raise ValueError("not a readable npz archive")
+def _class_numbers(texts: Sequence[str], label_names: Sequence[str]) -> np.ndarray:
+    """Return the class number of each label that is given as text."""
+    if all(text in label_names for text in texts):
+        return np.array([label_names.index(text) for text in texts])
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files}
-    except (zipfile.BadZipFile, EOFError, OSError):
-        raise ValueError("not a readable npz archive") from None
+        return np.array([float(text) for text in texts])
     except ValueError:
-        raise ValueError("holds Python objects, which are never loaded; save arrays") from None
-    name = _first(_LOGITS + _PROBS + _EITHER, arrays, "scores: expected 'logits' or 'probs'")
-    return name, arrays[name], arrays[_first(_LABELS, arrays, "labels: expected 'labels'")]
-
-
-def _read_csv(path: pathlib.Path) -> tuple[str, np.ndarray, np.ndarray]:
-    with path.open(encoding="utf-8") as file:
-        header = [column.strip().strip('"') for column in file.readline().split(",")]
-        label = header.index(
-            _first(_LABELS, header, "csv: expected a header with a 'label' column")
+        pass
+    if not label_names:
+        raise ValueError(
+            f"labels: expected class numbers, got text such as {texts[0]!r}; name the classes in "
+            "the order of the columns (an array 'label_names', or columns such as prob_cat)"
         )
-        rows = file.readlines()
-    if not any(row.strip() for row in rows):
-        raise ValueError("there are no predictions (0 rows)")
-    table = np.loadtxt(rows, delimiter=",", ndmin=2, quotechar='"')
-    if table.shape[1] != len(header):
-        raise ValueError(f"{len(header)} columns in the header, {table.shape[1]} in the rows")
-    scores = np.delete(table, label, axis=1)
-    first = next(c for i, c in enumerate(header) if i != label).rstrip("0123456789").strip("_- ")
-    kind = {"logit": "logits", "prob": "probs", "p": "probs"}.get(first.lower(), first.lower())
-    return kind, scores, table[:, label]
-
-
-def _first(names: Sequence[str], present: Iterable[str], message: str) -> str:
-    """Return the first of the names that is present."""
-    keys = list(present)
-    for name in names:
-        if name in keys:
-            return name
-    raise ValueError(f"{message}, found {', '.join(map(repr, keys)) or 'nothing'}")
+    unknown = next(text for text in texts if text not in label_names)
+    names = [*label_names[:_SHOWN_NAMES], "…"] if len(label_names) > _SHOWN_NAMES else label_names
+    raise ValueError(f"labels: {unknown!r} is no class; {expected_one_of(unknown, names)}")

@@ -1,4 +1,4 @@
-"""Errors that a user can do something about, in one line."""
+"""Errors that a user can fix, in one line."""
 
 import ast
 import contextlib
@@ -9,11 +9,11 @@ from absl import flags
 
 
 def explain(error: Exception, *, parsed: bool) -> str | None:
-    """Return the line that a user should read; `None` if the error is not the user's doing.
+    """Return the line that a user should read; `None` if the error is not the user's mistake.
 
     Args:
-      error: what ended a command.
-      parsed: whether the command line was understood, config file included, before.
+      error: Exception that ended a command.
+      parsed: Whether the command line, config file included, had been parsed before.
     """
     if isinstance(error, jax.errors.JaxRuntimeError):
         if jax.process_count() == 1:
@@ -37,7 +37,7 @@ def explain(error: Exception, *, parsed: bool) -> str | None:
 
 
 def in_short(error: Exception) -> str:
-    """What an error says; of what ml_collections makes of errors in config files, the last line."""
+    """Return the message of an error; of an error that ml_collections wraps, the last line."""
     message = str(error).strip()
     with contextlib.suppress(ValueError, SyntaxError):
         # str() of a KeyError, as ml_collections passes it on, is the repr of its message.

@@ -1,51 +1,46 @@
-"""Adapting a trained network to a shifted set with a few of its examples."""
+"""Fine-tuning: adapt a trained network to a shifted set with a few of its examples."""
 
 import copy
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from calib_jax import dynamics, methods, train
+from calib_jax import data, dynamics, methods, train
 from calib_jax.data import Dataset
 from calib_jax.experiment import _build
+from calib_jax.experiment._keys import Config
 
 
 def num_examples(share: float, sets: _build.Data) -> int:
-    """How many examples to adapt with."""
+    """Return the number of examples to adapt with."""
     assert sets.tune is not None
     return max(1, round(share * len(sets.tune)))
 
 
 def tuning_trainer(
-    config: Any,
+    config: Config,
     sets: _build.Data,
     trained: tuple[train.Trainer, train.TrainState],
     artifacts: Mapping[str, np.ndarray],
     share: float,
     seed: int,
 ) -> train.Trainer:
-    """Training that goes on from a trained network, on a part of another set.
+    """Return the trainer that continues from a trained network, on a subset of another set.
 
     Args:
-      config: of the run, with `fine_tune`.
-      sets: with `tune`.
-      trained: the network's trainer and state.
+      config: Config of the run, with `fine_tune`.
+      sets: Data of the run, with `tune`.
+      trained: Trainer and state of the network.
       artifacts: Arrays with `confidence`, of the data map: the less sure half of the training set is
         mixed in.
-      share: of `sets.tune`. A larger share contains a smaller one.
-      seed: of the run, which the examples of the share depend on.
+      share: Share of `sets.tune`. A larger share contains a smaller one.
+      seed: Seed of the run, which the examples of the share depend on.
     """
     tune = sets.tune
     assert tune is not None
-    if tune.label_names != sets.train.label_names or tune.read or sets.train.read:
-        raise ValueError(
-            f"config.fine_tune.data={tune.name!r}: expected a set in memory with the classes of "
-            f"{sets.train.name}"
-        )
-    order = np.random.default_rng([seed, len(tune)]).permutation(len(tune))
-    new = tune.take(np.sort(order[: num_examples(share, sets)]))
+    number = num_examples(share, sets)
+    new = tune.take(data.random_subset(len(tune), number, seed=[seed, len(tune)]))
     easy = np.asarray(dynamics.median_split(np.asarray(artifacts["confidence"])))
     old = sets.train.take(np.flatnonzero(~easy))
 
@@ -67,13 +62,13 @@ def tuning_trainer(
 
 
 def _one_after_the_other(first: Dataset, second: Dataset) -> Dataset:
-    """Two sets as one; shorter texts are filled up, by what their masks leave out."""
+    """Return two sets as one; shorter texts are padded, which their masks leave out."""
     inputs = {}
     for key, rows in first.inputs.items():
         others = second.inputs[key]
         if key != "image":
             width = max(rows.shape[-1], others.shape[-1])
-            rows, others = (_widened(x, width) for x in (rows, others))
+            rows, others = (_padded(x, width) for x in (rows, others))
         inputs[key] = np.concatenate([rows, others])
     return dataclasses.replace(
         second,
@@ -83,6 +78,6 @@ def _one_after_the_other(first: Dataset, second: Dataset) -> Dataset:
     )
 
 
-def _widened(rows: np.ndarray, width: int) -> np.ndarray:
-    room = [(0, 0)] * (rows.ndim - 1) + [(0, width - rows.shape[-1])]
-    return np.pad(rows, room)
+def _padded(rows: np.ndarray, width: int) -> np.ndarray:
+    padding = [(0, 0)] * (rows.ndim - 1) + [(0, width - rows.shape[-1])]
+    return np.pad(rows, padding)

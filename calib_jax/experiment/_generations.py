@@ -1,25 +1,25 @@
-"""Of the networks that a run trained one after the other: which one is its result."""
+"""Selection of the result among the networks that a run trained one after the other."""
 
 import pathlib
 import shutil
 from collections.abc import Sequence
-from typing import Any
 
 from calib_jax import train
+from calib_jax.experiment._keys import JsonDict
 
 
 def best_of(
-    generations: Sequence[tuple[pathlib.Path, dict[str, Any]]], folder: pathlib.Path, metric: str
-) -> dict[str, Any]:
-    """The results of a run: those of the generation that does best on validation.
+    generations: Sequence[tuple[pathlib.Path, JsonDict]], folder: pathlib.Path, metric: str
+) -> JsonDict:
+    """Return the results of a run: those of the generation that does best on validation.
 
     Paper: the best generation by its test tables; here: by validation. The first teacher is shown but
     does not compete, as it is the result of another method.
 
     Args:
-      generations: folder and evaluation of each network, the first teacher first if there is one.
-      folder: of the run; what is shown of the best generation is copied there.
-      metric: by which it is chosen, as in `config.checkpoint.best`; of equals the first.
+      generations: Folder and evaluation of each network, the first teacher first if there is one.
+      folder: Folder of the run; what is shown of the best generation is copied there.
+      metric: Metric by which it is chosen, as in `config.checkpoint.best`; of equals the first.
     """
     _, last = generations[-1]
     if len(generations) == 1:
@@ -30,14 +30,16 @@ def best_of(
     number, (place, best) = min(
         own, key=lambda item: train.cost(metric, item[1][1]["validation"][key])
     )
-    for part in ("logits", "plots"):
-        shutil.copytree(place / part, folder / part, dirs_exist_ok=True)
+    for part in ("logits", "plots", "calibrators"):
+        if (place / part).exists():
+            shutil.copytree(place / part, folder / part, dirs_exist_ok=True)
     for name in ("metrics.jsonl", "errors.json"):
         if (place / name).exists():
             shutil.copyfile(place / name, folder / name)
     shown = ("method", "validation", "splits")
     return best | {
         "train_seconds": last["train_seconds"],
+        "checkpoint": (place.relative_to(folder) / best["checkpoint"]).as_posix(),
         "generation": number,
         "generations": [{"generation": n} | {k: g[k] for k in shown} for n, (_, g) in numbered],
     }

@@ -1,7 +1,7 @@
 """From a config to the phases of a method, and the artifacts that a phase leaves for the next."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -9,17 +9,27 @@ import numpy as np
 from calib_jax import methods, posthoc, train
 from calib_jax._hints import expected_one_of
 from calib_jax.data import Dataset
-from calib_jax.experiment._build import build_recipe
+from calib_jax.experiment import _build
+from calib_jax.experiment._custom import Custom
+from calib_jax.experiment._keys import Config
+from calib_jax.experiment._variants import run_config
 from calib_jax.methods import Phase
 
 Arrays = dict[str, np.ndarray]
+_NONE = Custom()
 
 
-def phases(config: Any, name: str) -> list[Phase]:
-    """Return the phases of a method or variant, its teacher's first; each knows its owner."""
-    recipe = build_recipe(config, name)
+def phases(config: Config, name: str, custom: Custom = _NONE) -> list[Phase]:
+    """Return the phases of a method or variant, its teacher's first; each knows its owner.
+
+    Args:
+      config: Config of the experiment.
+      name: Name of the method or variant.
+      custom: Objects in place of the config's.
+    """
+    recipe = _build.build_recipe(config, name, custom)
     if recipe.teacher:
-        *before, last = phases(config, _teacher(config, name))
+        *before, last = phases(config, _teacher(config, name, custom), custom)
         students = (phase._replace(owner=name) for phase in recipe.phases)
         return [*before, last._replace(provides="teacher"), *students]
     *preparations, last = recipe.phases
@@ -28,23 +38,23 @@ def phases(config: Any, name: str) -> list[Phase]:
     return [*preparations, last._replace(owner=name)]
 
 
-def with_teachers(config: Any, names: Sequence[str]) -> list[str]:
+def with_teachers(config: Config, names: Sequence[str], custom: Custom = _NONE) -> list[str]:
     """Return the methods to run, each after its teacher, which is added if it is missing."""
     ordered: dict[str, None] = {}
     for name in names:
-        ordered |= dict.fromkeys(filter(None, (_teacher(config, name), name)))
+        ordered |= dict.fromkeys(filter(None, (_teacher(config, name, custom), name)))
     return list(ordered)
 
 
-def _teacher(config: Any, name: str) -> str:
+def _teacher(config: Config, name: str, custom: Custom) -> str:
     """Return the teacher of a method, '' for none; it must be a method that trains once."""
-    teacher = build_recipe(config, name).teacher
+    teacher = _build.build_recipe(config, name, custom).teacher
     if not teacher:
         return ""
     known = [
         other
         for other in (*methods.NAMES, *config.method.variants)
-        if other != name and not build_recipe(config, other).teacher
+        if other != name and not _build.build_recipe(config, other).teacher
     ]
     if teacher not in known:
         raise ValueError(
@@ -87,6 +97,7 @@ def _teaching(trainer: train.Trainer, state: train.TrainState) -> Arrays:
     examples, validation = trainer.train.dataset, trainer.val
     fit = posthoc.CALIBRATORS["temperature_ece"]
     scaling = fit(trainer.predict(state, validation), validation.dataset.labels)
+    assert isinstance(scaling, posthoc.Temperature)
     return {
         "teacher_logits": np.asarray(trainer.predict(state, trainer.loader(examples))),
         "teacher_temperature": np.asarray(scaling.temperature),
@@ -103,3 +114,33 @@ ARTIFACTS = {
     "dynamics": Artifact(_dynamics, _dynamics_shapes),
     "teacher": Artifact(_teaching, _teaching_shapes),
 }
+
+
+def planned_trainers(
+    config: Config,
+    sets: _build.Data,
+    names: Sequence[str],
+    network: train.Network,
+    custom: Custom = _NONE,
+) -> Iterator[tuple[Phase, train.Trainer]]:
+    """Yield the phases of methods with their trainers, built on artifacts of zeros.
+
+    A phase that several methods share comes once.
+
+    Args:
+      config: Config of the experiment.
+      sets: Data of the experiment.
+      names: Methods and variants, each after its teacher.
+      network: Network to train.
+      custom: Objects in place of the config's.
+    """
+    seen = set()
+    for name in names:
+        artifacts: Arrays = {}
+        for phase in phases(config, name, custom):
+            if (phase.owner, phase.name) not in seen:
+                _, settings = run_config(config, phase.owner)
+                yield phase, _build.build_trainer(settings, sets, phase, artifacts, network)
+            seen.add((phase.owner, phase.name))
+            if phase.provides:
+                artifacts |= ARTIFACTS[phase.provides].shapes(sets.train)

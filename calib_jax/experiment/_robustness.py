@@ -1,22 +1,24 @@
-"""What a config asks for of corruptions, image operations and attacks."""
+"""Robustness as a config asks for it: corruptions, image operations and attacks."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
 
 from calib_jax import augment, train
-from calib_jax._hints import expected_one_of
+from calib_jax._hints import check_choice
 from calib_jax.data import Dataset
 from calib_jax.evaluation import (
     Evaluation,
     attack_accuracy,
     corruption_metrics,
+    operated_images,
     shift_metrics,
 )
-from calib_jax.experiment._shift import corruption_source, load_shift, operated
+from calib_jax.experiment._keys import Config, JsonDict
+from calib_jax.experiment._shift import corruption_source, load_shift
+from calib_jax.methods import PyTree
 
 # The benchmark's own 15; all 19; the 17 that the AutoLabel paper's code base has for CIFAR-100-C.
 _SUITES = {
@@ -26,59 +28,45 @@ _SUITES = {
 }
 
 
-def check(options: Mapping[str, Any]) -> None:
-    """Raises for values that would be noticed after the training only."""
-    corruption_names(options["corruptions"])
-    operation_names(options["operations"])
-    for severity in options["severities"]:
-        if severity not in range(1, 6):
-            raise ValueError(
-                f"config.robustness.severities={options['severities']}: expected some of 1 to 5"
-            )
-    if options["attack_eps"] < 0 or options["attack_steps"] < 1 or options["attack_restarts"] < 1:
-        raise ValueError(
-            f"config.robustness: attack_eps={options['attack_eps']:g}, "
-            f"attack_steps={options['attack_steps']}, "
-            f"attack_restarts={options['attack_restarts']}: expected at least 0, 1 and 1"
-        )
+def check(options: Config) -> None:
+    """Raise a ValueError for a corruption or operation that does not exist."""
+    corruption_names(options.corruptions)
+    operation_names(options.operations)
 
 
 def corruption_names(wanted: Sequence[str]) -> list[str]:
-    """Corruptions by name, or by the name of a suite."""
+    """Return corruptions by name, or by the name of a suite."""
     names: list[str] = []
     for name in wanted:
-        if name not in _SUITES and name not in augment.CORRUPTIONS:
-            expected = expected_one_of(name, (*_SUITES, *augment.CORRUPTIONS))
-            raise ValueError(f"config.robustness.corruptions={name!r}: {expected}")
+        check_choice("config.robustness.corruptions", name, (*_SUITES, *augment.CORRUPTIONS))
         names += _SUITES.get(name, (name,))
     return list(dict.fromkeys(names))
 
 
 def operation_names(wanted: Sequence[str]) -> list[str]:
-    """Operations by name, or all."""
+    """Return operations by name, or all."""
     for name in wanted:
-        if name not in ("all", *augment.OPS):
-            expected = expected_one_of(name, ("all", *augment.OPS))
-            raise ValueError(f"config.robustness.operations={name!r}: {expected}")
+        check_choice("config.robustness.operations", name, ("all", *augment.OPS))
     return [name for name in augment.OPS if name in wanted or "all" in wanted]
 
 
 def evaluate(
-    config: Any,
+    config: Config,
     test: Dataset,
     evaluations: Sequence[Evaluation],
     trainer: train.Trainer,
     state: train.TrainState,
     seed: int,
-) -> dict[str, Any]:
-    """What the config asks for; an empty dict for nothing.
+) -> JsonDict:
+    """Evaluate the robustness that the config asks for; return an empty dict for none.
 
     Returns:
       `{"corruptions": {"mean", "severity": {"0", "1", …}, "type": {name}, "each": {name: {"1", …}},
       "source": whether they are published files or with what strengths they were made},
       "operations": {name: {"0", "1", …}}, "attack": {"clean_accuracy", "accuracy"}}`
     """
-    options, found = config.robustness, {}
+    options = config.robustness
+    measured: JsonDict = {}
     scaled = (e for e in evaluations if e.name.startswith("temperature"))
     temperature = next((e.parameters["temperature"][0] for e in scaled), None)
     predict = _predictor(trainer, state, temperature)
@@ -89,15 +77,15 @@ def evaluate(
         unchanged = {"0": predict(part)}  # of the same images: the fewer, the larger is any ECE
     if corruptions:
         each = _corruptions(corruptions, options.severities, part, config.data.dir or None, predict)
-        found["corruptions"] = each | {"severity": unchanged | each["severity"]}
+        measured["corruptions"] = each | {"severity": unchanged | each["severity"]}
     if operations:
-        found["operations"] = {
-            name: unchanged | {str(m): predict(operated(part, name, m)) for m in range(1, 11)}
+        measured["operations"] = {
+            name: unchanged | {str(m): predict(_operated(part, name, m)) for m in range(1, 11)}
             for name in operations
         }
     if options.attack_eps:
         part = _part(test, options.num_attacked)
-        found["attack"] = attack(
+        measured["attack"] = attack(
             trainer,
             state,
             part,
@@ -106,7 +94,7 @@ def evaluate(
             restarts=options.attack_restarts,
             seed=seed,
         )
-    return found
+    return measured
 
 
 def _corruptions(
@@ -115,7 +103,7 @@ def _corruptions(
     test: Dataset,
     folder: str | None,
     predict: Callable[[Dataset], dict[str, float]],
-) -> dict[str, Any]:
+) -> JsonDict:
     """Evaluate one corrupted set after the other: no two are in memory together."""
     sources = {corruption_source(test, name, s, folder) for name in names for s in severities}
 
@@ -124,6 +112,11 @@ def _corruptions(
 
     measured = corruption_metrics(names, severities, measure)
     return measured | {"source": " and ".join(sorted(sources))}
+
+
+def _operated(test: Dataset, name: str, magnitude: int) -> Dataset:
+    images = operated_images(test.inputs["image"], test.ids, name, magnitude)
+    return dataclasses.replace(test, inputs=test.inputs | {"image": images})
 
 
 def _predictor(
@@ -147,7 +140,7 @@ def attack(
 ) -> dict[str, float]:
     """Attack the network of a state on the images of a set; see `evaluation.attack_accuracy`."""
 
-    def predict(variables: Any, images: jax.Array) -> jax.Array:
+    def predict(variables: tuple[PyTree, PyTree], images: jax.Array) -> jax.Array:
         params, model_state = variables
         return trainer.network.bind(model_state)(params, {"image": images})[0]
 
@@ -166,8 +159,8 @@ def attack(
     )
 
 
-def check_set(options: Mapping[str, Any], test: Dataset) -> None:
-    """Raises for a test set that cannot be corrupted or attacked as wanted."""
+def check_set(options: Config, test: Dataset) -> None:
+    """Raise a ValueError for a test set that cannot be corrupted or attacked."""
     wanted = {
         "num_corrupted": options["corruptions"] or options["operations"],
         "num_attacked": options["attack_eps"],
@@ -182,7 +175,7 @@ def check_set(options: Mapping[str, Any], test: Dataset) -> None:
 
 
 def _part(test: Dataset, number: int) -> Dataset:
-    """So many images, spread evenly over the test set, in memory; 0 for all."""
+    """Return `number` images at equal distances in the test set, in memory; 0 for all."""
     if 0 < number < len(test):
         test = dataclasses.replace(test.take(np.arange(number) * len(test) // number), notes=())
     if test.read:

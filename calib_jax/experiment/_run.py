@@ -3,34 +3,42 @@
 import contextlib
 import functools
 import json
+import os
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any
 
+import flax.linen as nn
 import numpy as np
 
 from calib_jax import report, train
 from calib_jax._signals import StopRequest
 from calib_jax.evaluation import check_calibrators
 from calib_jax.experiment import _build, _config, _workdir
+from calib_jax.experiment._custom import DataSets, make_custom
+from calib_jax.experiment._ensemble import write_ensembles
 from calib_jax.experiment._evaluate import evaluate_state
+from calib_jax.experiment._experiment import Experiment
 from calib_jax.experiment._fine_tune import num_examples, tuning_trainer
 from calib_jax.experiment._generations import best_of
+from calib_jax.experiment._keys import Config, JsonDict
+from calib_jax.experiment._load import save_network
 from calib_jax.experiment._recipe import ARTIFACTS, Arrays, phases, with_teachers
 from calib_jax.experiment._variants import run_config
-from calib_jax.methods import Phase
+from calib_jax.methods import Method, Objective, Phase, Recipe
 
 _ARTIFACTS_FILE = "artifacts.npz"
 _SEED_STRIDE = (
     1_000_003  # between the seeds of one run's phases: no user's seeds are that far apart
 )
 
-Lock = Callable[..., contextlib.AbstractContextManager[None]]
-
 
 def run(
-    config: Any,
-    workdir: pathlib.Path,
+    config: Config,
+    workdir: str | os.PathLike[str],
+    data: DataSets | None = None,
+    network: train.Network | nn.Module | None = None,
+    method: Method | Objective | Recipe | None = None,
+    *,
     log: Callable[[str], None] = print,
     sweep_index: int | None = None,
 ) -> str:
@@ -39,26 +47,37 @@ def run(
     Args:
       config: Config, from `default_config`.
       workdir: Folder for everything; the same config in the same folder continues.
-      log: Function that is called with lines for the user.
+      data: Data sets instead of the config's: `train`, `val` and `test` in this order or by name. Others
+        by name are evaluated, too. Raw texts are tokenized as the config says.
+      network: Network, or Flax module with a logit for each class, instead of the config's.
+      method: Method, objective or recipe to train with. Its row in the tables is the name in
+        `config.method.name` that no other method has. If there is none, it takes the place of the
+        methods named there, as `custom`.
+      log: Function that is called with lines for the user, in the primary process.
       sweep_index: Number of the only run to do, of all seeds of the first method, then of the second
         and so on; what it builds on is done, too. Others may be done in the same workdir meanwhile.
 
     Returns:
       The comparison, to be printed.
     """
+    if not train.is_primary():
+        log = _ignore
     _config.check(config)
-    names, seeds = with_teachers(config, _config.method_names(config)), _config.seeds(config)
+    workdir = pathlib.Path(workdir)
+    config, custom = make_custom(config, data, network, method)
+    names = with_teachers(config, _config.method_names(config, custom.name), custom)
+    seeds = _config.seeds(config)
     check_calibrators(config.calibrate)  # now, not after hours of training
     job: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if sweep_index is not None:
         name, seed = _select_run(names, seeds, sweep_index)
-        names, seeds = with_teachers(config, [name]), [seed]
+        names, seeds = with_teachers(config, [name], custom), [seed]
         # Not the lock of the run's folder: who builds on the run may be doing it, then we wait.
         job = _workdir.locked(_workdir.run_folder(workdir, name, seed), ".job")
     with _workdir.locked(workdir, shared=sweep_index is not None), StopRequest() as stop:
         lock = functools.partial(_workdir.locked, log=log, should_stop=stop.requested)
-        experiment = _Experiment(config, workdir, log, stop.requested, lock)
-        experiment.claim_workdir(names)
+        experiment = Experiment(config, workdir, custom, log, stop.requested, lock)
+        experiment.claim_workdir(names, alone=sweep_index is None)
         with job:
             for name in names:
                 runner = _MethodRunner(experiment, name)
@@ -73,7 +92,14 @@ def run(
                             runner.run(seed, folder)
         # The last job of a sweep finds all runs finished.
         with lock(workdir, ".turn"):
-            return report.write_report(workdir) if train.is_primary() else ""
+            if not train.is_primary():
+                return ""
+            write_ensembles(workdir, config)
+            return report.write_report(workdir)
+
+
+def _ignore(_: str) -> None:
+    """Print nothing: of several processes only the primary one does."""
 
 
 def _select_run(names: Sequence[str], seeds: Sequence[int], index: int) -> tuple[str, int]:
@@ -86,47 +112,12 @@ def _select_run(names: Sequence[str], seeds: Sequence[int], index: int) -> tuple
     return runs[index]
 
 
-class _Experiment:
-    """What all runs of an experiment share."""
-
-    def __init__(
-        self,
-        config: Any,
-        workdir: pathlib.Path,
-        log: Callable[[str], None],
-        should_stop: Callable[[], bool],
-        lock: Lock,
-    ) -> None:
-        self.config, self.workdir, self.log = config, workdir, log
-        self.should_stop, self.lock = should_stop, lock
-
-    @functools.cached_property
-    def sets(self) -> _build.Data:
-        """The data; read when first needed, as runs that are finished need none."""
-        sets = _build.load_data(self.config)
-        for dataset in sets.parts():
-            for note in dataset.notes:
-                self.log(f"{dataset.name} {dataset.split}: {note}")
-        return sets
-
-    def claim_workdir(self, names: Sequence[str]) -> None:
-        """Write the config into the workdir once data, network and optimizers could be built."""
-        if not _workdir.is_claimed(self.workdir):
-            _build.build_network(self.config, self.sets)
-            for name in names:
-                _build.build_optimizer(run_config(self.config, name)[1], per_epoch=1, total=1)
-        with self.lock(self.workdir, ".turn"):
-            if train.is_primary():
-                _workdir.claim(self.workdir, self.config)
-            train.barrier("the workdir is claimed")
-
-
 class _MethodRunner:
     """All seeds of one method; they share what is compiled."""
 
-    def __init__(self, experiment: _Experiment, name: str) -> None:
+    def __init__(self, experiment: Experiment, name: str) -> None:
         self.experiment, self.config, self.name = experiment, experiment.config, name
-        self.phases = phases(self.config, name)
+        self.phases = phases(self.config, name, experiment.custom)
         _, self.run_config = run_config(self.config, name)
         self._first_trainer: train.Trainer | None = None
 
@@ -135,7 +126,8 @@ class _MethodRunner:
         folder.mkdir(parents=True, exist_ok=True)
         description = json.loads(self.run_config.to_json()) | {"seeds": [seed]}
         description["method"]["name"] = self.name
-        _workdir.write_json(folder / "config.json", _workdir.describe(description))
+        identity = _workdir.read_identity(self.experiment.workdir)
+        _workdir.write_json(folder / "config.json", _workdir.describe(description) | identity)
         artifacts: Arrays = {}
         folders = [_workdir.phase_folder(folder, p.name, p.owner) for p in self.phases]
         generations = []
@@ -168,7 +160,10 @@ class _MethodRunner:
         return phase.owner != self.name or results.exists()
 
     def _publish_best(
-        self, folder: pathlib.Path, folders: Sequence[pathlib.Path], generations: Sequence[Any]
+        self,
+        folder: pathlib.Path,
+        folders: Sequence[pathlib.Path],
+        generations: Sequence[tuple[pathlib.Path, JsonDict]],
     ) -> None:
         """Write the results of the best generation and remove checkpoints that are not kept."""
         if train.is_primary():
@@ -187,24 +182,34 @@ class _MethodRunner:
 
     def train_seeds(self, seeds: Sequence[int]) -> None:
         """Train all unfinished seeds in one program; `run` then finds them trained."""
-        runs = [_workdir.run_folder(self.experiment.workdir, self.name, seed) for seed in seeds]
-        unfinished = [not (folder / "results.json").exists() for folder in runs]
-        if sum(unfinished) < 2:
+        runs = [
+            (seed, _workdir.run_folder(self.experiment.workdir, self.name, seed)) for seed in seeds
+        ]
+        runs = [(seed, folder) for seed, folder in runs if not (folder / "results.json").exists()]
+        if len(runs) < 2:
             return
-        seeds = [seed for seed, todo in zip(seeds, unfinished, strict=True) if todo]
-        runs = [folder for folder, todo in zip(runs, unfinished, strict=True) if todo]
-        artifacts: list[Arrays] = [{} for _ in seeds]
+        artifacts: list[Arrays] = [{} for _ in runs]
         for phase in self.phases:
-            folders = [_workdir.phase_folder(folder, phase.name, phase.owner) for folder in runs]
-            saved = [(folder / _ARTIFACTS_FILE).exists() for folder in folders]
-            done = self._saves_artifacts(phase) and all(saved)
-            if not done and phase.owner in ("", self.name):  # a teacher has been run before
-                self._fit_seeds(phase, seeds, folders, artifacts)
-            for seed, folder, of_seed in zip(seeds, folders, artifacts, strict=True):
-                if self._saves_artifacts(phase) and not (folder / _ARTIFACTS_FILE).exists():
-                    trained = self._train_or_resume(phase, seed, folder, of_seed)
-                    self._save_artifacts(phase, folder, *trained)
-                of_seed |= self._load_artifacts(phase, folder)
+            folders = [_workdir.phase_folder(run, phase.name, phase.owner) for _, run in runs]
+            self._train_phase(phase, [seed for seed, _ in runs], folders, artifacts)
+
+    def _train_phase(
+        self,
+        phase: Phase,
+        seeds: Sequence[int],
+        folders: Sequence[pathlib.Path],
+        artifacts: Sequence[Arrays],
+    ) -> None:
+        """Train one phase of several seeds, and add what it leaves to the artifacts of each."""
+        saved = [(folder / _ARTIFACTS_FILE).exists() for folder in folders]
+        is_done = self._saves_artifacts(phase) and all(saved)
+        if not is_done and phase.owner in ("", self.name):  # a teacher has been run before
+            self._fit_seeds(phase, seeds, folders, artifacts)
+        for seed, folder, of_seed in zip(seeds, folders, artifacts, strict=True):
+            if self._saves_artifacts(phase) and not (folder / _ARTIFACTS_FILE).exists():
+                trained = self._train_or_resume(phase, seed, folder, of_seed)
+                self._save_artifacts(phase, folder, *trained)
+            of_seed |= self._load_artifacts(phase, folder)
 
     def _saves_artifacts(self, phase: Phase) -> bool:
         """Return whether a phase has successors; its file, empty if need be, shows it is finished."""
@@ -240,11 +245,16 @@ class _MethodRunner:
         """Return the trainer of a phase; the first phase has no artifacts, and one for all seeds."""
         if phase is self.phases[0] and self._first_trainer is not None:
             return self._first_trainer
-        _, config = run_config(self.config, phase.owner)
-        trainer = _build.build_trainer(config, self.experiment.sets, phase, artifacts)
         if phase is self.phases[0]:
-            self._first_trainer = trainer
-        return trainer
+            trainer = self.experiment.built.pop((phase.owner, phase.name), None)
+            self._first_trainer = trainer or self._build_trainer(phase, artifacts)
+            return self._first_trainer
+        return self._build_trainer(phase, artifacts)
+
+    def _build_trainer(self, phase: Phase, artifacts: Arrays) -> train.Trainer:
+        _, config = run_config(self.config, phase.owner)
+        experiment = self.experiment
+        return _build.build_trainer(config, experiment.sets, phase, artifacts, experiment.network)
 
     def _train_or_resume(
         self, phase: Phase, seed: int, folder: pathlib.Path, artifacts: Arrays
@@ -294,7 +304,7 @@ class _MethodRunner:
         """Return whether the best state counts; a preparation's artifacts are of all epochs."""
         return self.config.checkpoint.select == "best" and phase.is_result
 
-    def _fit_options(self, title: str, best: bool) -> dict[str, Any]:
+    def _fit_options(self, title: str, best: bool) -> JsonDict:
         return {
             "title": title,
             "save_seconds": self.config.checkpoint.seconds,
@@ -321,11 +331,13 @@ class _MethodRunner:
         trainer: train.Trainer,
         state: train.TrainState,
         artifacts: Arrays,
-    ) -> dict[str, Any]:
+    ) -> JsonDict:
         """Evaluate a phase, the last of those in `folders`, as it is and fine-tuned."""
         logs = [train.Log(folder / "metrics.jsonl").rows() for folder in folders]
         seconds = sum(rows[-1]["perf/seconds"] for rows in logs)
         sets, folder, tune = self.experiment.sets, folders[-1], self.config.fine_tune
+        run = _workdir.run_folder(self.experiment.workdir, self.name, seed)
+        save_network(run, self.run_config, sets, trainer)
         evaluation = evaluate_state(
             self.config, self.name, seed, folder, sets, trainer, state, seconds
         )

@@ -5,31 +5,31 @@ import contextlib
 import copy
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from ml_collections import ConfigDict
 
 from calib_jax import methods
 from calib_jax._hints import expected_one_of
+from calib_jax.experiment._keys import Config, JsonDict, Value
 
-# Parts of the config that a variant may change; `method`: options of the objective it trains with.
+# Sections of the config that a variant may change; `method`: options of the objective it trains with.
 _SECTIONS = ("method", "optimizer", "train")
 # Commas separate settings, but for those in brackets or quotes.
 _SETTING = re.compile(r"""(?:[^,(\['"]|\([^)]*\)|\[[^\]]*\]|'[^']*'|"[^"]*")+""")
 
 
-def run_config(config: Any, name: str) -> tuple[str, Any]:
+def run_config(config: Config, name: str) -> tuple[str, Config]:
     """Return what a row of the comparison is trained with.
 
     Args:
-      config: of the experiment.
-      name: of a method or variant. A method may have an entry among the variants, too.
+      config: Config of the experiment.
+      name: Name of a method or variant. A method may have an entry among the variants, too.
 
     Returns:
       The name of the method, and the config with the variant's settings merged into it.
 
     Raises:
-      ValueError: a setting that does not exist, or has another type.
+      ValueError: If a setting does not exist, or has another type.
     """
     if name not in config.method.variants:
         return name, config
@@ -52,8 +52,8 @@ def run_config(config: Any, name: str) -> tuple[str, Any]:
     return method, merged
 
 
-def _update(section: ConfigDict, changes: Any, where: str, allowed: Iterable[str]) -> None:
-    """Change keys of a part of a config, of which only those in `allowed` may be changed."""
+def _update(section: Config, changes: Value, where: str, allowed: Iterable[str]) -> None:
+    """Change keys of a section of a config, of which only those in `allowed` may be changed."""
     if not isinstance(changes, Mapping):
         raise ValueError(f"{where}={changes!r}: expected settings of {', '.join(allowed)}")
     for key, value in changes.items():
@@ -72,15 +72,15 @@ def _update(section: ConfigDict, changes: Any, where: str, allowed: Iterable[str
             ) from None
 
 
-def add_variants(config: Any, texts: Sequence[str]) -> None:
+def add_variants(config: Config, texts: Sequence[str]) -> None:
     """Add variants as they are written on the command line to a config, and to its `method.name`.
 
     Args:
-      config: to be changed.
-      texts: `NAME=METHOD,KEY=VALUE,…`, such as `'ada_10=adafocal,num_bins=10,train.epochs=5'`.
+      config: Config that is changed.
+      texts: Variants `NAME=METHOD,KEY=VALUE,…`, such as `'ada_10=adafocal,num_bins=10,train.epochs=5'`.
 
     Raises:
-      ValueError: a text of another form, a name that is taken, or a setting that does not exist.
+      ValueError: If a text has another form, a name is taken, or a setting does not exist.
     """
     for text in texts:
         name, _, rest = text.partition("=")
@@ -92,14 +92,14 @@ def add_variants(config: Any, texts: Sequence[str]) -> None:
                 f"--variant {text}: the config has a variant {name!r}; change it by "
                 f"--config.method.variants.{name}.KEY=VALUE"
             )
-        variant: dict[str, Any] = {"of": method}
+        variant: JsonDict = {"of": method}
         for setting in settings:
             path, _, value = setting.partition("=")
             *sections, key = path.split(".")
             inner = variant
             for section in sections:
                 inner = inner.setdefault(section, {})
-            inner[key] = _value(value)
+            inner[key] = parse_value(value)
         config.method.variants[name] = variant
         run_config(config, name)
         named = [n.strip() for n in config.method.name.split(",")]
@@ -107,8 +107,8 @@ def add_variants(config: Any, texts: Sequence[str]) -> None:
             config.method.name = ",".join([*named, name])
 
 
-def _value(text: str) -> Any:
-    """A number, a truth value, a tuple or, if it is nothing of that, the text itself."""
+def parse_value(text: str) -> Value:
+    """Return the number, truth value or tuple that a text is, else the text itself."""
     for parse in (ast.literal_eval, float):
         with contextlib.suppress(ValueError, SyntaxError):
             return parse(text)

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from importlib import metadata
-from typing import Any
 
 import jax
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from calib_jax import _io, methods, train
 from calib_jax._hints import differences
 from calib_jax._locks import lock_owner, try_lock, write_owner
+from calib_jax.experiment._keys import Config, JsonDict
 
 _PACKAGES = ("calib_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 # More seeds and methods may join a workdir, the data may have moved, and no result depends on the rest.
@@ -24,6 +24,8 @@ _FREE = (
     *("seeds", "method.name", "data.dir", "tensorboard", "train.workers", "train.sharding"),
     *("checkpoint.seconds", "checkpoint.keep", "train.log_test"),
 )
+_IDENTITY = ("data", "model")
+_NO_CUSTOM: JsonDict = {"data": False, "network": False, "methods": {}}
 FORMAT = 2  # of what a run leaves in its workdir and needs to be resumed
 _SHOWN = 8  # differences of two configs
 _LOOK_AGAIN = 1.0  # seconds between two looks at a lock that another process holds
@@ -38,17 +40,17 @@ def locked(
     log: Callable[[str], None] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
-    """Keeps other processes out of a folder; the lock goes when the process does, however.
+    """Keep other processes out of a folder; the lock ends with the process, however that ends.
 
-    Of the processes of a run, which all must ask, the first one holds it.
+    All processes of a run must call this; the primary one holds the lock.
 
     Args:
-      folder: made if need be.
-      name: of the lock; those with different names do not keep each other out.
-      shared: keep out only those who do not share it.
+      folder: Folder, created if needed.
+      name: Name of the lock; locks with different names are independent.
+      shared: Whether to keep out only those that do not share it.
       log: Function for a line that says whom the user is waiting for; without it a lock that is
         not free is an error.
-      should_stop: asked while waiting.
+      should_stop: Function that is called while waiting.
     """
     first = train.is_primary()
     if first:
@@ -78,20 +80,41 @@ def locked(
         yield
 
 
-def is_claimed(workdir: pathlib.Path) -> bool:
-    """Return whether a workdir has a config; the same in all processes."""
-    return train.any_process((workdir / "config.json").exists())[0]
+def is_started(workdir: pathlib.Path) -> bool:
+    """Return whether a workdir has a config and a checkpoint or result; the same in all processes."""
+    started = (workdir / "config.json").exists() and any(
+        path.exists()
+        for pattern in ("checkpoints/[0-9]*", "results.json", "evaluation.json")
+        for path in workdir.rglob(pattern)
+    )
+    return train.any_process(started)[0]
 
 
-def claim(workdir: pathlib.Path, config: Any) -> None:
+def claim(
+    workdir: pathlib.Path,
+    config: Config,
+    identity: JsonDict | None = None,
+    custom: JsonDict | None = None,
+    *,
+    replace: bool = False,
+) -> None:
     """Write the config, or check that it is the one the workdir has; new variants may join it.
+
+    Args:
+      workdir: Folder of the experiment.
+      config: Config of the experiment.
+      identity: What tells data and network from others (`_custom.identify`); `None` for what the workdir
+        has.
+      custom: Kinds of objects in place of the config's (`Custom.kinds`).
+      replace: Whether a config that the workdir has is replaced.
 
     Raises:
       ValueError: If the workdir is of an earlier version or of another config, with the differences.
     """
     path = workdir / "config.json"
-    new = json.loads(config.to_json())
-    if path.exists():
+    new, custom = json.loads(config.to_json()), custom or _NO_CUSTOM
+    stored: JsonDict = {}
+    if path.exists() and not replace:
         try:
             stored = json.loads(path.read_text())
             old, version = stored["config"], stored.get("format", 1)
@@ -114,10 +137,67 @@ def claim(workdir: pathlib.Path, config: Any) -> None:
                 f"{workdir} belongs to another config; choose another --workdir, or undo:\n  "
                 + "\n  ".join(changed[:_SHOWN] + more)
             )
-    write_json(path, describe(new))
+        _check_objects(workdir, stored, identity, custom)
+        names = stored.get("custom", _NO_CUSTOM)["methods"] | custom["methods"]
+        custom = custom | {"methods": names}
+    kept = {key: stored[key] for key in _IDENTITY if key in stored}
+    write_json(path, describe(new) | kept | (identity or {}) | {"custom": custom})
 
 
-def _share_variants(old: dict[str, Any], new: dict[str, Any]) -> None:
+def read_identity(workdir: pathlib.Path) -> JsonDict:
+    """Return what tells the data and network of a workdir from others."""
+    stored = json.loads((workdir / "config.json").read_text())
+    return {key: stored[key] for key in (*_IDENTITY, "custom") if key in stored}
+
+
+def check_content(workdir: pathlib.Path, content: dict[str, str]) -> None:
+    """Raise a ValueError if sets of a workdir have changed.
+
+    Args:
+      workdir: Folder of the experiment.
+      content: Hash of each set, as it is now.
+    """
+    stored = read_identity(workdir).get("data", {}).get("content", {})
+    for name, there in stored.items():
+        if name in content and content[name] != there:
+            raise ValueError(
+                f"{workdir} has runs on other data: the set {name!r} has changed (content {there} there, "
+                f"{content[name]} now); choose another --workdir"
+            )
+
+
+def _check_objects(
+    workdir: pathlib.Path, stored: JsonDict, identity: JsonDict | None, custom: JsonDict
+) -> None:
+    """Raise a ValueError for other objects than those that a workdir was made with."""
+    there = stored.get("custom", _NO_CUSTOM)
+    for kind in ("data", "network"):
+        if there[kind] != custom[kind]:
+            words = ("with", "without") if there[kind] else ("without", "with")
+            raise ValueError(
+                f"{workdir} was made {words[0]} {kind}=… given to experiment.run, and now is run "
+                f"{words[1]}; choose another --workdir, or give the same"
+            )
+    for name, loss in custom["methods"].items():
+        before = there["methods"].get(name, loss)
+        if before != loss:
+            raise ValueError(
+                f"{workdir} has another method {name!r}: {before} there, {loss} now; choose another "
+                "--workdir, or another name in config.method.name"
+            )
+    if identity is None:
+        return
+    check_content(workdir, identity["data"]["content"])
+    models = [known["model"] for known in (stored, identity) if "model" in known]
+    if custom["network"] and models[0] != models[-1]:
+        before, now = (f"{m['class']} of {m['num_parameters']:,} parameters" for m in models)
+        raise ValueError(
+            f"{workdir} has another network: {before} there, {now} now (names, shapes and types of "
+            "parameters are compared); choose another --workdir"
+        )
+
+
+def _share_variants(old: JsonDict, new: JsonDict) -> None:
     """Give each of two configs the variants that only the other one has.
 
     Not those with the name of a method: without one its runs are of other settings.
@@ -128,8 +208,8 @@ def _share_variants(old: dict[str, Any], new: dict[str, Any]) -> None:
             there[name] = now[name] = there.get(name, now.get(name))
 
 
-def describe(config: dict[str, Any]) -> dict[str, Any]:
-    """A config with what else its results depend on."""
+def describe(config: JsonDict) -> JsonDict:
+    """Return a config with what else its results depend on."""
     return {
         "format": FORMAT,
         "config": config,
@@ -140,6 +220,7 @@ def describe(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_folder(workdir: pathlib.Path, name: str, seed: int) -> pathlib.Path:
+    """Return the folder of one seed of a method or variant."""
     return workdir / name / f"seed_{seed}"
 
 
@@ -155,13 +236,13 @@ def phase_folder(run: pathlib.Path, phase: str, owner: str) -> pathlib.Path:
 
 
 def remove(folder: pathlib.Path) -> None:
-    """Removes a folder when all processes have done with it."""
-    train.barrier(f"{folder} is done with")
+    """Remove a folder when no process needs it anymore."""
+    train.barrier(f"{folder} is not needed")
     if train.is_primary():
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_json(path: pathlib.Path, content: Any) -> None:
+def write_json(path: pathlib.Path, content: JsonDict) -> None:
     """Write JSON atomically, in the primary process only."""
     if train.is_primary():
         _io.write_json(path, content)
@@ -174,7 +255,7 @@ def write_npz(path: pathlib.Path, **arrays: np.ndarray) -> None:
 
 
 def git_hash() -> str | None:
-    """Of the code that runs, if it runs from a repository."""
+    """Return the git revision of the code that runs, if it runs from a repository."""
     here = pathlib.Path(__file__).parent
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40"]
     try:

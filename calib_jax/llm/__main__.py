@@ -5,9 +5,9 @@
     python -m calib_jax.llm … --shots 2 --seeds 0,1,2 --key_env MY_KEY
 
 The endpoint is any server with OpenAI's chat-completions interface. The model is asked for a class and
-its confidence as JSON, {"prediction": …, "confidence": …}; all other answers are malformed: wrong in
-accuracy and F1, and left out of calibration errors. The same command again resumes, however the run
-ended. Writes results.json, reliability.png, predictions/*.npz and answers/*.jsonl; see docs/llm.md.
+its confidence as JSON; all other answers are malformed: wrong in accuracy and F1, and left out of
+calibration errors. The same command again resumes, however the run ended. Writes results.json,
+reliability.png, predictions/*.npz and answers/*.jsonl; see docs/llm.md.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from calib_jax import llm
 from calib_jax._signals import Stopped
 from calib_jax._startup import keep_compiled
 
-_FLAGS: tuple[tuple[str, Any, Any, str], ...] = (  # name, type, default, help
+_FLAGS: tuple[tuple[str, type, object, str], ...] = (  # name, type, default, help
     ("data", str, "", "name of a set with text; calib_jax.main --list shows all sets"),
     ("split", str, "test", "train, val or test"),
     ("data_dir", str, None, "folder with the data sets; else $CALIB_JAX_DATA"),
@@ -34,6 +34,7 @@ _FLAGS: tuple[tuple[str, Any, Any, str], ...] = (  # name, type, default, help
     ("seeds", str, "0", "seeds that draw these examples; 0,1,2 gives three prompts"),
     ("task", str, "", "question to ask, instead of the data set's default"),
     ("prompt", str, "", "file with a custom prompt, with placeholders such as {text}"),
+    ("confidence", str, "stated", "stated (in the answer) or logprobs (of the label letters)"),
     ("schema", bool, False, "send response_format: the server lets only such answers pass"),
     ("max_chars", int, 8000, "longest text, in characters; longer ones are truncated"),
     ("temperature", float, 0.0, "temperature of the model's sampling"),
@@ -53,8 +54,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     for name, kind, default, text in _FLAGS:
         typed = {"action": "store_true"} if kind is bool else {"type": kind, "metavar": "X"}
-        shown = f"{text} (default {default})" if default else text
-        parser.add_argument(f"--{name}", default=default, help=shown, **typed)
+        text += f" (default {default})" if default else ""
+        parser.add_argument(f"--{name}", default=default, help=text, **typed)
     try:
         print(_run(parser.parse_args(argv)))
     except Stopped as stopped:
@@ -80,12 +81,11 @@ def _run(arguments: argparse.Namespace) -> str:
     selection = given("seeds", "num_examples", "data_dir")
     if arguments.dry_run:
         return llm.describe(llm.plan_prompts(settings, **selection))
-    key, options = llm.read_key(arguments.key_env), given("timeout", "retries", "allow_http_key")
-    client = llm.ChatClient(arguments.endpoint, key, **options)
+    options, run = given("timeout", "retries", "allow_http_key"), given("concurrency", "give_up")
+    client = llm.ChatClient(arguments.endpoint, llm.read_key(arguments.key_env), **options)
     plans = llm.plan_prompts(settings, **selection)
     keep_compiled()
-    workdir = pathlib.Path(arguments.workdir)
-    return llm.run(settings, plans, client, workdir, **given("concurrency", "give_up"))
+    return llm.run(settings, plans, client, pathlib.Path(arguments.workdir), **run)
 
 
 def _read(name: str, value: str, form: str, expected: str) -> Any:

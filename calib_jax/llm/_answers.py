@@ -5,7 +5,7 @@ import json
 import re
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Answer(NamedTuple):
@@ -22,14 +22,14 @@ class Answer(NamedTuple):
     malformed: str = ""
 
 
-def parse_answer(content: Any, finish: str, label_names: Sequence[str]) -> Answer:
+def parse_answer(content: str | None, finish: str, label_names: Sequence[str]) -> Answer:
     """Parse a model's message strictly.
 
     Only white space may surround the object, which has the two fields once each and no other. The
     prediction is exactly the name of a class, the confidence a number from 0 to 1, not a string.
 
     Args:
-      content: Text of the message.
+      content: Text of the message; `None` if it has none.
       finish: Reason for which the model stopped, as the server says.
       label_names: Names of the classes.
 
@@ -37,27 +37,27 @@ def parse_answer(content: Any, finish: str, label_names: Sequence[str]) -> Answe
     Answer(label=1, confidence=0.75, malformed='')
     """
     if not isinstance(content, str) or not content.strip():
-        return _malformed("empty")
+        return malformed_answer("empty")
     try:
         pairs = json.loads(content, object_pairs_hook=_Pairs, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         if finish == "length":
-            return _malformed("cut off at max_tokens")
-        return _malformed("extra text" if _has_object(content) else "not JSON")
+            return malformed_answer("cut off at max_tokens")
+        return malformed_answer("extra text" if _has_object(content) else "not JSON")
     if not isinstance(pairs, _Pairs) or sorted(key for key, _ in pairs) != _FIELDS:
-        return _malformed("other fields")
+        return malformed_answer("other fields")
     fields = dict(pairs)
     label, confidence = fields["prediction"], fields["confidence"]
     if not isinstance(label, str) or label not in label_names:
-        return _malformed("unknown label")
+        return malformed_answer("unknown label")
     if isinstance(confidence, bool) or not isinstance(confidence, int | float):
-        return _malformed("confidence is no number")
+        return malformed_answer("confidence is no number")
     if not 0 <= confidence <= 1:
-        return _malformed("confidence outside [0, 1]")
+        return malformed_answer("confidence outside [0, 1]")
     return Answer(list(label_names).index(label), float(confidence))
 
 
-def parse_answer_leniently(content: Any, finish: str, label_names: Sequence[str]) -> Answer:
+def parse_answer_leniently(content: str | None, finish: str, label_names: Sequence[str]) -> Answer:
     """Parse a model's message whose meaning is plain, though its form is not what was asked for.
 
     Text and code fences may surround the object, which may be a Python dict as well (single quotes,
@@ -66,7 +66,7 @@ def parse_answer_leniently(content: Any, finish: str, label_names: Sequence[str]
     count only if they say the same. Nothing is evaluated: the object's syntax tree is read.
 
     Args:
-      content: Text of the message.
+      content: Text of the message; `None` if it has none.
       finish: Reason for which the model stopped, as the server says.
       label_names: Names of the classes.
 
@@ -81,8 +81,10 @@ def parse_answer_leniently(content: Any, finish: str, label_names: Sequence[str]
     read = [_read_fields(pairs, label_names) for pairs in map(_pairs, objects) if pairs]
     answers = {answer for answer in read if not answer.malformed}
     if len(answers) > 1:
-        return _malformed("several answers")
-    return answers.pop() if answers else (read[0] if read else strict)
+        return malformed_answer("several answers")
+    if answers:
+        return answers.pop()
+    return read[0] if read else strict
 
 
 _FIELDS = ["confidence", "prediction"]
@@ -94,7 +96,8 @@ class _Pairs(list):
     """The fields of an object, including repeated ones."""
 
 
-def _malformed(reason: str) -> Answer:
+def malformed_answer(reason: str) -> Answer:
+    """Return an answer without label and confidence."""
     return Answer(-1, float("nan"), reason)
 
 
@@ -114,7 +117,7 @@ def _has_object(content: str) -> bool:
     return True
 
 
-def _pairs(text: str) -> list[tuple[Any, Any]] | None:
+def _pairs(text: str) -> list[tuple[object, object]] | None:
     """Return the keys and values of a JSON object or Python dict; `None` if it is neither."""
     try:
         return json.loads(text, object_pairs_hook=_Pairs)
@@ -131,7 +134,7 @@ def _pairs(text: str) -> list[tuple[Any, Any]] | None:
     return [(_plain(k), _plain(v)) for k, v in zip(tree.keys, tree.values, strict=True)]
 
 
-def _plain(node: ast.expr | None) -> Any:
+def _plain(node: ast.expr | None) -> object:
     """Return the value of a constant, or a name as a string; `None` for all other syntax."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         number = _plain(node.operand)
@@ -141,26 +144,26 @@ def _plain(node: ast.expr | None) -> Any:
     return node.value if isinstance(node, ast.Constant) else None
 
 
-def _read_fields(pairs: Sequence[tuple[Any, Any]], label_names: Sequence[str]) -> Answer:
+def _read_fields(pairs: Sequence[tuple[object, object]], label_names: Sequence[str]) -> Answer:
     named = [(key.strip().lower(), value) for key, value in pairs if isinstance(key, str)]
     named = [(key, value) for key, value in named if key in _FIELDS]
     if sorted(key for key, _ in named) != _FIELDS:
-        return _malformed("other fields")
+        return malformed_answer("other fields")
     fields = dict(named)
     label = _label(fields["prediction"], label_names)
     if label is None:
-        return _malformed("unknown label")
+        return malformed_answer("unknown label")
     confidence = fields["confidence"]
     if isinstance(confidence, str) and _NUMBER.fullmatch(confidence.strip()):
         confidence = float(confidence)
     if isinstance(confidence, bool) or not isinstance(confidence, int | float):
-        return _malformed("confidence is no number")
+        return malformed_answer("confidence is no number")
     if not 0 <= confidence <= 1:
-        return _malformed("confidence outside [0, 1]")
+        return malformed_answer("confidence outside [0, 1]")
     return Answer(label, float(confidence))
 
 
-def _label(name: Any, label_names: Sequence[str]) -> int | None:
+def _label(name: object, label_names: Sequence[str]) -> int | None:
     """Return the index of the class of that name, whatever its case, if there is just one."""
     if not isinstance(name, str):
         return None

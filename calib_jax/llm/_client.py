@@ -21,6 +21,9 @@ from typing import Any, NamedTuple
 import tqdm
 
 from calib_jax import __version__
+from calib_jax.llm._logprobs import TopLogprobs, read_top_logprobs
+
+JsonObject = dict[str, Any]
 
 _PATH = "/chat/completions"
 _MAX_BACKOFF = 60.0  # seconds between two tries
@@ -38,12 +41,21 @@ class Reply(NamedTuple):
       finish: Reason for which the model stopped.
       model: Name of the model that answered, as the server reports it.
       tokens: Number of tokens of the prompt and of the answer, as far as the server reports them.
+      top_logprobs: Most likely first tokens, if they were asked for and the server has returned them.
     """
 
     content: str | None
     finish: str
     model: str
     tokens: tuple[int, int]
+    top_logprobs: TopLogprobs | None = None
+
+    def to_json(self) -> JsonObject:
+        """Return all fields, without `top_logprobs` if there are none."""
+        fields = self._asdict()
+        if self.top_logprobs is None:
+            del fields["top_logprobs"]
+        return fields
 
 
 class NoAnswerError(Exception):
@@ -112,7 +124,7 @@ class ChatClient:
             handlers.append(urllib.request.ProxyHandler({}))
         self._opener = urllib.request.build_opener(*handlers)
 
-    def ask(self, body: dict[str, Any], halt: threading.Event) -> Reply:
+    def ask(self, body: JsonObject, halt: threading.Event) -> Reply:
         """Return the server's reply, with retries if they are needed.
 
         Args:
@@ -146,7 +158,7 @@ class ChatClient:
         failure = NoAnswerError if connected else UnreachableError
         raise failure(f"{message}, {self._retries + 1} times")
 
-    def _ask_once(self, body: dict[str, Any]) -> Reply:
+    def _ask_once(self, body: JsonObject) -> Reply:
         headers = {"Content-Type": "application/json", "User-Agent": f"calib_jax/{__version__}"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
@@ -189,6 +201,7 @@ class ChatClient:
             str(choice.get("finish_reason") or ""),
             model if isinstance(model, str) else "",
             (tokens[0], tokens[1]),
+            read_top_logprobs(choice),
         )
 
     def _failure(self, error: urllib.error.HTTPError) -> Exception:
@@ -241,7 +254,7 @@ class ChatClient:
 
 def ask_all(
     client: ChatClient,
-    bodies: Iterable[tuple[int, dict[str, Any]]],
+    bodies: Iterable[tuple[int, JsonObject]],
     concurrency: int,
     halt: threading.Event,
 ) -> Generator[tuple[int, Reply | Exception] | None, None, None]:
@@ -293,7 +306,11 @@ def ask_all(
 
 
 def read_key(variable: str) -> str:
-    """Return the API key that an environment variable holds; empty if no variable is named."""
+    """Return the API key that an environment variable holds; empty if no variable is named.
+
+    >>> read_key("")
+    ''
+    """
     key = os.environ.get(variable, "").strip()
     if variable and not key:
         raise ValueError(f"key_env={variable!r}: expected a variable that is set")
@@ -301,7 +318,7 @@ def read_key(variable: str) -> str:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any, **__: Any) -> None:
+    def redirect_request(self, *_: object, **__: object) -> None:
         return None
 
 
@@ -352,7 +369,7 @@ def _is_local(host: str) -> bool:
         return host == "localhost"
 
 
-def _read(response: Any, deadline: float) -> bytes:
+def _read(response: http.client.HTTPResponse, deadline: float) -> bytes:
     """Return the whole response; one that arrives in small pieces gets no more time."""
     chunks, size = [], 0
     while chunk := response.read1(65_536):

@@ -2,12 +2,12 @@
 
 import collections
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calib_jax import metrics
 from calib_jax.evaluation import Evaluation
@@ -25,10 +25,13 @@ class AnswerEvaluation(Evaluation):
     Attributes:
       well_formed: Accuracy and F1 of the well-formed answers alone.
       malformed: Number of malformed answers, by reason.
+      outside_mass: With log-probabilities, the mean and the largest probability of tokens that are no
+        label; else empty.
     """
 
     well_formed: dict[str, float] = dataclasses.field(default_factory=dict)
     malformed: dict[str, int] = dataclasses.field(default_factory=dict)
+    outside_mass: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 def evaluate_answers(
@@ -111,6 +114,8 @@ def _confidence_metrics(
     bins = metrics.bin_stats(confidence, correct, weights=weights)
     return _resampled_confidence_metrics(confidence, correct, weights) | {
         "confidence": jnp.sum(weights * confidence) / jnp.sum(weights),
+        # Not confidence less accuracy, in which malformed answers count as wrong.
+        "gap": jnp.sum(weights * (confidence - correct)) / jnp.sum(weights),
         "ece_debiased": metrics.ece_debiased(confidence, correct, weights=weights),
         "ece_sweep": metrics.ece_sweep(confidence, correct, weights=weights),
         "ece_sweep_width": metrics.ece_sweep(confidence, correct, "width", weights=weights),
@@ -133,5 +138,5 @@ def _resampled_confidence_metrics(
     }
 
 
-def _floats(values: dict[str, Any]) -> dict[str, float]:
-    return {key: float(value) for key, value in values.items()}
+def _floats(values: Mapping[str, ArrayLike]) -> dict[str, float]:
+    return {key: float(np.asarray(value)) for key, value in values.items()}

@@ -49,24 +49,13 @@ def plan_prompts(
       num_examples: Number of examples to ask about, always the same random subset; 0 for all.
       data_dir: Folder with the data sets, as in `data.load`.
     """
-    are_valid = seeds and all(type(seed) is int and seed >= 0 for seed in seeds)
-    if not are_valid or len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds={list(seeds)}: expected different whole numbers from 0")
-    if len(seeds) > 1 and not settings.shots:
-        raise ValueError(
-            f"seeds={list(seeds)}: expected one, as a zero-shot prompt has no examples"
-        )
+    _check_seeds(seeds, settings.shots)
     dataset = data.load(settings.data, settings.split, data_dir)
     settings.check(dataset)
-    notes = tuple(f"{dataset.split}: {note}" for note in dataset.notes)
+    notes = [f"{dataset.split}: {note}" for note in dataset.notes]
     if num_cut := settings.num_cut(dataset):
-        notes += (f"{num_cut} texts are longer than {settings.max_chars} characters: cut",)
-    if not 0 <= num_examples <= len(dataset):
-        raise ValueError(f"num_examples={num_examples}: expected 0 to {len(dataset)}")
-    positions = np.arange(len(dataset))
-    if num_examples:
-        positions = np.sort(np.random.default_rng(0).permutation(positions)[:num_examples])
-    asked = dataset.take(positions)
+        notes.append(f"{num_cut} texts are longer than {settings.max_chars} characters: cut")
+    asked = _random_subset(dataset, num_examples)
     train = data.load(settings.data, "train", data_dir) if settings.shots else None
     plans = []
     for seed in seeds:
@@ -83,14 +72,42 @@ def plan_prompts(
                 labels=asked.labels,
                 label_names=asked.label_names,
                 prompts=[settings.prompt(asked, i, examples) for i in range(len(asked))],
-                notes=notes,
+                notes=tuple(notes),
             )
         )
     return plans
 
 
+def _check_seeds(seeds: Sequence[int], shots: int) -> None:
+    are_valid = seeds and all(type(seed) is int and seed >= 0 for seed in seeds)
+    if not are_valid or len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds={list(seeds)}: expected different whole numbers from 0")
+    if len(seeds) > 1 and not shots:
+        raise ValueError(
+            f"seeds={list(seeds)}: expected one, as a zero-shot prompt has no examples"
+        )
+
+
+def _random_subset(dataset: data.Dataset, num_examples: int) -> data.Dataset:
+    """Return that many examples of a data set in its order, always the same ones; all for 0."""
+    if not 0 <= num_examples <= len(dataset):
+        raise ValueError(f"num_examples={num_examples}: expected 0 to {len(dataset)}")
+    if num_examples == 0:
+        return dataset
+    drawn = np.random.default_rng(0).permutation(len(dataset))[:num_examples]
+    return dataset.take(np.sort(drawn))
+
+
 def describe(plans: Sequence[PromptPlan]) -> str:
-    """Return the number and size of the requests, and the first prompt."""
+    """Return the number and size of the requests, and the first prompt.
+
+    >>> ids, names = np.arange(2), ("no", "yes")
+    >>> plan = PromptPlan("zero-shot", 0, (), ids, ids, names, ["Is it?", "Was it?"], ())
+    >>> print(describe([plan]))
+    2 requests, 13 characters in all; the first:
+    <BLANKLINE>
+    Is it?
+    """
     size = sum(len(prompt) for plan in plans for prompt in plan.prompts)
     number = sum(len(plan.prompts) for plan in plans)
     lines = [*plans[0].notes, f"{number} requests, {size} characters in all; the first:", ""]

@@ -4,11 +4,13 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from calib_jax._hints import check_choice
 from calib_jax.data import Dataset
+from calib_jax.llm._client import JsonObject
+from calib_jax.llm._logprobs import LETTERS, TOP_LOGPROBS, lettered
 from calib_jax.llm._template import Template, parse_template
 
 _EMOTION = "Which emotion does the writer of the text express?"
@@ -47,7 +49,29 @@ These were answered by people, {shots} for each answer:
 
 And this one? Reply with the JSON object.
 """
+# With log-probabilities the answer is the letter of a class: one token.
+_LETTER_WORDING = """\
+{task} These are the possible answers:
+
+{labels}
+
+Reply with the letter of one answer and nothing else.
+{examples}
+{fields}"""
+_LETTER_EXAMPLES = """
+These were answered by people, {shots} for each answer:
+
+{answered}
+
+And this one? Reply with the letter.
+"""
 _RESERVED = ("model", "messages", "stream", "n")
+_LOGPROBS_BODY: JsonObject = {
+    "max_tokens": 1,
+    "temperature": 1.0,  # the token drawn is not used; some servers scale log-probabilities by it
+    "logprobs": True,
+    "top_logprobs": TOP_LOGPROBS,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +90,8 @@ class Settings:
       body: More fields of the request; one that is `None` is left out of it.
       template: Custom prompt, as `parse_template` reads it; empty for the built-in one.
       schema: Whether to ask the server for answers of the right form, by `response_format`.
+      confidence: `'stated'`, a number in the answer, or `'logprobs'`, the probability of its letter;
+        then `temperature` and `max_tokens` are 1.
     """
 
     data: str
@@ -76,9 +102,10 @@ class Settings:
     max_chars: int = 8000
     temperature: float = 0.0
     max_tokens: int = 100
-    body: dict[str, Any] = dataclasses.field(default_factory=dict)
+    body: JsonObject = dataclasses.field(default_factory=dict)
     template: str = ""
     schema: bool = False
+    confidence: str = "stated"
 
     def __post_init__(self) -> None:
         for key, least in (("shots", 0), ("max_chars", 1), ("max_tokens", 1), ("temperature", 0)):
@@ -91,17 +118,32 @@ class Settings:
                 raise ValueError(f"body: {key!r} is not to be set: expected other fields")
         if self.schema and "response_format" in self.body:
             raise ValueError("body: 'response_format' is not to be set: expected it or --schema")
+        check_choice("confidence", self.confidence, ("stated", "logprobs"))
+        if self.schema and self.uses_logprobs:
+            raise ValueError("schema: expected confidence='stated': an answer here is one letter")
         if self.template:
             self._template()
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def uses_logprobs(self) -> bool:
+        """Whether the confidence is read from log-probabilities."""
+        return self.confidence == "logprobs"
+
+    def to_json(self) -> JsonObject:
         """Return all fields and the wording: answers to other words are other answers."""
         fields = dataclasses.asdict(self)
         del fields["template"]
-        if not self.schema:  # as in runs from before there were schemas, so that they resume
+        # As in runs from before there were these two, so that they resume.
+        if not self.schema:
             del fields["schema"]
-        wording = {"wording": self.template or _WORDING, "examples": _EXAMPLES}
-        return fields | wording | {"task": self._task()}
+        if not self.uses_logprobs:
+            del fields["confidence"]
+        wording, examples = self._wordings()
+        return fields | {
+            "wording": self.template or wording,
+            "examples": examples,
+            "task": self._task(),
+        }
 
     def check(self, dataset: Dataset) -> None:
         """Raise a ValueError for a data set that cannot be asked about in this way."""
@@ -109,21 +151,29 @@ class Settings:
             raise ValueError(f"data set {self.data!r} has no text to ask about")
         if self.template:
             self._template().check(dataset.name, set(dataset.inputs), dataset.label_names)
+        if self.uses_logprobs and len(dataset.label_names) > len(LETTERS):
+            raise ValueError(
+                f"confidence='logprobs': expected at most {len(LETTERS)} classes, a letter for each; "
+                f"{self.data} has {len(dataset.label_names)}"
+            )
 
     def prompt(self, dataset: Dataset, position: int, examples: str = "") -> str:
         """Return the question about one example; `examples` as `answered_examples` returns them."""
         if self.template:
             return self._template().prompt(self._values(dataset, position), examples)
-        return _WORDING.format(
+        labels = ", ".join(map(_quoted, dataset.label_names))
+        if self.uses_logprobs:
+            labels = lettered(dataset.label_names)
+        return self._wordings()[0].format(
             task=self._task(),
-            labels=", ".join(map(_quoted, dataset.label_names)),
+            labels=labels,
             examples=examples,
             fields=self._fields(dataset, position),
         )
 
-    def request(self, prompt: str, label_names: Sequence[str] = ()) -> dict[str, Any]:
+    def request(self, prompt: str, label_names: Sequence[str] = ()) -> JsonObject:
         """Return the body of the HTTP request; the schema of an answer has the class names."""
-        body: dict[str, Any] = {
+        body: JsonObject = {
             "model": self.model,
             "messages": [{"role": "user", "content": prompt}],
             "temperature": self.temperature,
@@ -131,6 +181,8 @@ class Settings:
         }
         if self.schema:
             body["response_format"] = _response_format(label_names)
+        if self.uses_logprobs:
+            body |= _LOGPROBS_BODY
         return {key: value for key, value in (body | self.body).items() if value is not None}
 
     def draw_examples(self, train: Dataset, asked: Dataset, seed: int) -> np.ndarray:
@@ -160,15 +212,21 @@ class Settings:
         if self.template:
             values = [
                 self._values(train, i)
-                | {"label": train.label_names[train.labels[i]], "number": str(number)}
+                | {
+                    "label": train.label_names[train.labels[i]],
+                    "letter": LETTERS[train.labels[i] : train.labels[i] + 1],
+                    "number": str(number),
+                }
                 for number, i in enumerate(positions, 1)
             ]
             return self._template().examples_text(values)
+        answers = [_quoted(name) for name in train.label_names]
+        if self.uses_logprobs:
+            answers = list(LETTERS)
         answered = [
-            f"{self._fields(train, i)}\nAnswer: {_quoted(train.label_names[train.labels[i]])}"
-            for i in positions
+            f"{self._fields(train, i)}\nAnswer: {answers[train.labels[i]]}" for i in positions
         ]
-        return _EXAMPLES.format(shots=self.shots, answered="\n\n".join(answered))
+        return self._wordings()[1].format(shots=self.shots, answered="\n\n".join(answered))
 
     def num_cut(self, dataset: Dataset) -> int:
         """Return the number of examples with a text longer than `max_chars`."""
@@ -177,11 +235,19 @@ class Settings:
             any(len(t) > self.max_chars for c in columns for t in c[i]) for i in range(len(dataset))
         )
 
+    def _wordings(self) -> tuple[str, str]:
+        """Return the built-in texts of a prompt and of its examples."""
+        if self.uses_logprobs:
+            return _LETTER_WORDING, _LETTER_EXAMPLES
+        return _WORDING, _EXAMPLES
+
     def _task(self) -> str:
         return self.task or _TASKS.get(self.data, _OTHER_TASK)
 
     def _template(self) -> Template:
-        return parse_template(self.template, shots=self.shots, task=self.task)
+        return parse_template(
+            self.template, shots=self.shots, task=self.task, letters=self.uses_logprobs
+        )
 
     def _values(self, dataset: Dataset, i: int) -> dict[str, str]:
         """Return the values of a template's placeholders; `pair` and `choices` if the set has them."""
@@ -192,6 +258,7 @@ class Settings:
             "labels": ", ".join(names),
             "quoted_labels": ", ".join(map(_quoted, names)),
             "numbered_labels": "; ".join(f"{n}. {name}" for n, name in enumerate(names, 1)),
+            "lettered_labels": lettered(names),
             "task": self._task(),
             "shots": str(self.shots),
         }
@@ -212,7 +279,7 @@ class Settings:
         return "\n".join(f"{name}: {_quoted(text[: self.max_chars])}" for name, text in named)
 
 
-def fingerprint(content: Any) -> str:
+def fingerprint(content: object) -> str:
     """Return a hash that tells whether an answer belongs to a request, or a text is the same.
 
     >>> fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
@@ -221,7 +288,7 @@ def fingerprint(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _response_format(label_names: Sequence[str]) -> dict[str, Any]:
+def _response_format(label_names: Sequence[str]) -> JsonObject:
     """Return the field of the request that tells a server which answers are possible."""
     schema = {
         "type": "object",

@@ -1,11 +1,12 @@
 """Tables and records of a language model's answers, read strictly and leniently."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from calib_jax import report
+from calib_jax.llm._ask import Row
+from calib_jax.llm._client import JsonObject
 from calib_jax.llm._evaluate import AnswerEvaluation
 from calib_jax.llm._plan import PromptPlan
 from calib_jax.llm._prompts import Settings
@@ -18,8 +19,8 @@ def prompt_record(
     strict: AnswerEvaluation,
     lenient: AnswerEvaluation,
     plan: PromptPlan,
-    rows: Sequence[dict[str, Any]],
-) -> dict[str, Any]:
+    rows: Sequence[Row],
+) -> JsonObject:
     """Return the entry of results.json for one prompt: the strict reading, and in it the lenient one.
 
     Args:
@@ -61,12 +62,21 @@ def answers_text(
     prompt = ", a prompt from a file" if settings.template else ""
     lines = [f"{settings.model} on {settings.data} {settings.split}, {shots}{prompt}", ""]
     lines += _table(strict)
+    if settings.uses_logprobs:
+        for e in strict:
+            mean, largest = 100 * e.outside_mass["mean"], 100 * e.outside_mass["max"]
+            lines.append(
+                f"{e.name}: outside the label letters {mean:.2f} % of the probability on average, "
+                f"at most {largest:.2f} %; confidences are renormalized"
+            )
     if any(e.malformed for e in strict):
         counts = [sum(sum(e.malformed.values()) for e in es) for es in (strict, lenient)]
         lines.append(
             "malformed answers are wrong in accuracy and F1; they state no confidence, so all other "
             "rows are of the well-formed ones"
         )
+        if settings.uses_logprobs:
+            return "\n".join(lines)  # nothing to be read leniently
         if counts[0] == counts[1]:
             lines.append("a lenient reading finds no more answers")
         else:

@@ -5,7 +5,6 @@ import json
 import pathlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,10 +13,11 @@ from calib_jax._hints import differences
 from calib_jax._io import write_json, write_npz
 from calib_jax._locks import lock_folder
 from calib_jax._signals import StopRequest
-from calib_jax.llm._answers import Answer, parse_answer, parse_answer_leniently
-from calib_jax.llm._ask import Row, ask_plan
-from calib_jax.llm._client import ChatClient
+from calib_jax.llm._answers import Answer
+from calib_jax.llm._ask import Row, ask_plan, read_answer
+from calib_jax.llm._client import ChatClient, JsonObject
 from calib_jax.llm._evaluate import AnswerEvaluation, evaluate_answers
+from calib_jax.llm._logprobs import score_labels
 from calib_jax.llm._plan import PromptPlan
 from calib_jax.llm._prompts import Settings, fingerprint
 from calib_jax.llm._report import answers_text, over_seeds, prompt_record
@@ -70,18 +70,25 @@ def run(
                 log=log,
             )
             ordered = [rows.get(int(i)) for i in plan.ids]
-            answers = [_parse(row, plan, parse_answer) for row in ordered]
-            lenient_answers = [_parse(row, plan, parse_answer_leniently) for row in ordered]
+            strict_answers, lenient_answers = (
+                [
+                    read_answer(row, settings, plan.label_names, lenient=is_lenient)
+                    for row in ordered
+                ]
+                for is_lenient in (False, True)
+            )
+            scores = _label_scores(ordered, plan) if settings.uses_logprobs else {}
             write_npz(
                 workdir / "predictions" / f"seed_{plan.seed}.npz",
                 ids=plan.ids,
                 labels=plan.labels,
-                **_arrays(answers),
+                **_arrays(strict_answers),
                 **{f"lenient_{key}": array for key, array in _arrays(lenient_answers).items()},
+                **scores,
             )
-            num_classes = len(plan.label_names)
-            strict.append(evaluate_answers(plan.name, answers, plan.labels, num_classes))
-            lenient.append(_evaluate_lenient(strict[-1], answers, lenient_answers, plan))
+            evaluation = _evaluate(strict_answers, scores, plan)
+            strict.append(evaluation)
+            lenient.append(_evaluate_lenient(evaluation, strict_answers, lenient_answers, plan))
             answered = [row for row in ordered if row is not None]
             records.append(prompt_record(strict[-1], lenient[-1], plan, answered))
         content = {
@@ -124,12 +131,30 @@ def _evaluate_lenient(
     return evaluate_answers(name, lenient_answers, plan.labels, len(plan.label_names))
 
 
-def _parse(
-    row: Row | None, plan: PromptPlan, parse: Callable[[Any, str, Sequence[str]], Answer]
-) -> Answer:
-    if row is None:
-        return Answer(-1, float("nan"), "no answer")
-    return parse(row["content"], row["finish"], plan.label_names)
+def _label_scores(rows: Sequence[Row | None], plan: PromptPlan) -> dict[str, np.ndarray]:
+    """Return the labels' probabilities `[n, num_classes]` and the probability outside `[n]`.
+
+    Those of an example without a reply are NaN.
+    """
+    num_classes = len(plan.label_names)
+    probs = np.full((len(rows), num_classes), np.nan, np.float32)
+    outside = np.full(len(rows), np.nan, np.float32)
+    for i, row in enumerate(rows):
+        if row is not None:
+            probs[i], outside[i] = score_labels(row.get("top_logprobs"), num_classes)
+    return {"probs": probs, "outside_mass": outside}
+
+
+def _evaluate(
+    answers: list[Answer], scores: dict[str, np.ndarray], plan: PromptPlan
+) -> AnswerEvaluation:
+    """Evaluate the answers, and with log-probabilities the probability outside the labels."""
+    evaluation = evaluate_answers(plan.name, answers, plan.labels, len(plan.label_names))
+    if not scores:
+        return evaluation
+    outside = scores["outside_mass"]
+    mean, largest = float(np.nanmean(outside)), float(np.nanmax(outside))
+    return dataclasses.replace(evaluation, outside_mass={"mean": mean, "max": largest})
 
 
 def _arrays(answers: list[Answer]) -> dict[str, np.ndarray]:
@@ -157,7 +182,7 @@ def _claim(workdir: pathlib.Path, settings: Settings, url: str) -> None:
     write_json(path, {"settings": new, "endpoint": url, "version": __version__})
 
 
-def _abbreviate(settings: dict[str, Any]) -> dict[str, Any]:
+def _abbreviate(settings: JsonObject) -> JsonObject:
     """Return the settings with long texts replaced by their beginning and a fingerprint."""
     return {
         key: f"{value[:40]}… ({fingerprint(value)})"

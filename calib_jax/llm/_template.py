@@ -11,9 +11,9 @@ from calib_jax._hints import expected_one_of
 # Other braces belong to the text, such as those of the JSON object that a prompt asks for.
 _PLACEHOLDER = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
 _TEXTS = ("text", "pair", "choices", "fields")  # of an example
-_SHARED = ("labels", "quoted_labels", "numbered_labels", "task", "shots")
+_LABELS = ("labels", "quoted_labels", "numbered_labels", "lettered_labels")
+_SHARED = (*_LABELS, "task", "shots")
 _OPEN, _CLOSE = "examples", "end_examples"
-_LABELS = {"labels", "quoted_labels", "numbered_labels"}
 
 
 class Template(NamedTuple):
@@ -56,13 +56,19 @@ class Template(NamedTuple):
                     raise ValueError(f"prompt: {{{key}}} is not to be used: {name} has no {key}")
         words = [(name, rf"(?<!\w){re.escape(name)}(?!\w)") for name in label_names]
         missing = [name for name, word in words if not re.search(word, self.body, re.IGNORECASE)]
-        if missing and not _names(self.body) & _LABELS:
-            expected = "{labels}, {quoted_labels}, {numbered_labels} or every class by its name"
-            raise ValueError(f"prompt: expected {expected}; {missing[0]!r} is missing")
+        if missing and not _names(self.body) & set(_LABELS):
+            shown = ", ".join(f"{{{key}}}" for key in _LABELS)
+            raise ValueError(
+                f"prompt: expected {shown} or every class by its name; {missing[0]!r} is missing"
+            )
 
 
 def read_template(path: str | os.PathLike[str]) -> str:
-    """Return the text of a prompt file, without the line break at its end; empty for no path."""
+    """Return the text of a prompt file, without the line break at its end; empty for no path.
+
+    >>> read_template("")
+    ''
+    """
     if not path:
         return ""
     try:
@@ -75,27 +81,19 @@ def read_template(path: str | os.PathLike[str]) -> str:
     return text.removesuffix("\n")
 
 
-def parse_template(text: str, *, shots: int = 0, task: str = "") -> Template:
+def parse_template(text: str, *, shots: int = 0, task: str = "", letters: bool = False) -> Template:
     """Parse a prompt with placeholders.
 
     Args:
       text: Text of the prompt.
       shots: Number of examples per class that it has to show.
       task: Custom question, which it has to show; empty for none.
+      letters: Whether it has to show the letters of the classes.
     """
-    marks = [m for m in _PLACEHOLDER.finditer(text) if m[2] in (_OPEN, _CLOSE)]
-    template = Template(text, None)
-    if marks:
-        if [m[2] for m in marks] != [_OPEN, _CLOSE]:
-            raise ValueError(f"prompt: expected {{{_OPEN}}} once, and after it {{{_CLOSE}}} once")
-        before, after = text[: marks[0].start()], text[marks[1].end() :]
-        example = text[marks[0].end() : marks[1].start()]
-        # A mark that ends its line leaves no empty line.
-        body = f"{before}{{{_OPEN}}}" + after.removeprefix("\n")
-        template = Template(body, example.removeprefix("\n"))
+    template = _split_examples(text)
     for section, known in (
         (template.body, (*_TEXTS, *_SHARED, _OPEN)),
-        (template.example or "", (*_TEXTS, *_SHARED, "label", "number")),
+        (template.example or "", (*_TEXTS, *_SHARED, "label", "letter", "number")),
     ):
         for name in sorted(_names(section) - set(known)):
             raise ValueError(
@@ -110,7 +108,23 @@ def parse_template(text: str, *, shots: int = 0, task: str = "") -> Template:
         raise ValueError(f"prompt: {{{_OPEN}}} is not to be used: expected --shots above 0 with it")
     if task and "task" not in _names(template.body):
         raise ValueError(f"prompt: expected {{task}}, as task={task!r} is given")
+    if letters and "lettered_labels" not in _names(template.body):
+        raise ValueError("prompt: expected {lettered_labels}, as confidence='logprobs' is given")
     return template
+
+
+def _split_examples(text: str) -> Template:
+    """Return the text and its section of examples, if it has one."""
+    marks = [m for m in _PLACEHOLDER.finditer(text) if m[2] in (_OPEN, _CLOSE)]
+    if not marks:
+        return Template(text, None)
+    if [m[2] for m in marks] != [_OPEN, _CLOSE]:
+        raise ValueError(f"prompt: expected {{{_OPEN}}} once, and after it {{{_CLOSE}}} once")
+    before, after = text[: marks[0].start()], text[marks[1].end() :]
+    example = text[marks[0].end() : marks[1].start()]
+    # A mark that ends its line leaves no empty line.
+    body = f"{before}{{{_OPEN}}}" + after.removeprefix("\n")
+    return Template(body, example.removeprefix("\n"))
 
 
 def _names(text: str) -> set[str]:

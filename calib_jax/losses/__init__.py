@@ -3,7 +3,7 @@
 Every loss works in log space, in float32 or in float64 if the logits have it: value and gradient are
 finite for any finite logits. For all of them:
 
-- A masked class (logit -inf) has probability 0 and takes no part; a label on it costs about 1e30.
+- A masked class (logit -inf) has probability 0 and no effect; a label on it costs about 1e30.
 - An integer label outside 0 ... K-1 gives NaN for its row (and a NaN scalar), with a gradient of 0 in
   the losses per example; never another class's loss, never an exception.
 - A row of weight 0 changes neither value nor gradient, whatever it holds; weights that are all 0 give
@@ -32,3 +32,5 @@ from calib_jax.losses._focal import dual_focal as dual_focal
 from calib_jax.losses._focal import flsd53 as flsd53
 from calib_jax.losses._focal import focal as focal
 from calib_jax.losses._focal import inverse_focal as inverse_focal
+from calib_jax.losses._sigmoid import sigmoid_adafocal as sigmoid_adafocal
+from calib_jax.losses._sigmoid import sigmoid_focal as sigmoid_focal

@@ -1,4 +1,4 @@
-"""AdaFocal: focal loss whose gamma per probability bin follows the validation set's calibration."""
+"""AdaFocal: focal loss with a gamma per probability bin, steered by validation calibration."""
 
 from typing import NamedTuple
 
@@ -12,11 +12,11 @@ from calib_jax.metrics import bin_stats
 
 
 class AdaFocalState(NamedTuple):
-    """What AdaFocal carries from one update to the next; belongs in the checkpoint.
+    """State of AdaFocal from one update to the next; belongs in the checkpoint.
 
     Attributes:
-      edges: inner edges of the probability bins, ascending, `[num_bins - 1]`.
-      gamma: focal gamma of each bin `[num_bins]`; negative means inverse focal.
+      edges: Inner edges of the probability bins, ascending, `[num_bins - 1]`.
+      gamma: Focal gamma of each bin `[num_bins]`; negative means inverse focal.
     """
 
     edges: jax.Array
@@ -24,10 +24,14 @@ class AdaFocalState(NamedTuple):
 
 
 def adafocal_init(num_bins: int = 15, gamma: float = 1.0) -> AdaFocalState:
-    """Bins of equal width, all with the same gamma (algorithm 1, lines 2 and 3).
+    """Return bins of equal width, all with the same gamma (algorithm 1, lines 2 and 3).
+
+    Args:
+      num_bins: Number of bins.
+      gamma: Gamma of all bins.
 
     References:
-      Ghosh et al., 2022, arXiv:2211.11838.
+      Ghosh, Schaaf and Gormley (2022), arXiv:2211.11838.
 
     >>> losses.adafocal_init(num_bins=4).edges.tolist()
     [0.25, 0.5, 0.75]
@@ -39,18 +43,18 @@ def adafocal_init(num_bins: int = 15, gamma: float = 1.0) -> AdaFocalState:
 
 
 def adafocal(logits: ArrayLike, labels: ArrayLike, state: AdaFocalState) -> jax.Array:
-    """AdaFocal loss (eq. 5): focal with the gamma of the bin in which the true class's p falls.
+    """Compute the AdaFocal loss (eq. 5): focal with the gamma of the true class's probability bin.
 
     Args:
-      logits: `[batch, num_classes]`.
-      labels: integers `[batch]` or soft `[batch, num_classes]` (then `sum_k y_k L(p_k)`).
-      state: from `adafocal_init` or `adafocal_update`; a constant for the gradient.
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]` or soft `[batch, num_classes]` (then `sum_k y_k L(p_k)`).
+      state: State from `adafocal_init` or `adafocal_update`, a constant for the gradient.
 
     Returns:
       `[batch]`
 
     References:
-      Ghosh et al., 2022, arXiv:2211.11838.
+      Ghosh, Schaaf and Gormley (2022), arXiv:2211.11838.
 
     >>> round(float(losses.adafocal([[2.0, 0.0]], [0], losses.adafocal_init())[0]), 4)
     0.0151
@@ -69,9 +73,9 @@ def adafocal_update(
     gamma_min: ArrayLike = -2.0,
     weights: ArrayLike | None = None,
 ) -> AdaFocalState:
-    """One gamma update from the validation set (algorithm 1, lines 14 to 23).
+    """Update gamma from the validation set (algorithm 1, lines 14 to 23).
 
-    Bins are re-made with equal validation mass; gamma is carried by bin index. With a bin's mean
+    Bins are recomputed with equal validation mass; gamma is carried by bin index. With a bin's mean
     confidence C, accuracy A and `E = C - A`,
 
         gamma >= 0:  gamma <- min(gamma_max, gamma exp( lam E)),  and -switch if |gamma| < switch
@@ -83,26 +87,26 @@ def adafocal_update(
 
     Paper: bins of validation confidences looked up with training probabilities, sides of the
     intervals left open; here: the edge lies half-way between the neighboring bins' examples, so
-    that statistics and look-up agree about every value.
+    that statistics and look-up agree on every value.
 
     All bins are updated in one vectorized pass. `adafocal_trajectory` scans several updates.
 
     Args:
-      state: the present state; the new one has its dtypes.
-      confidence: top-label confidence of the validation examples `[n]`.
-      correct: 1 where the prediction is right `[n]`.
-      lam: how fast gamma moves.
-      switch: S_th, the size of gamma at which focal and inverse focal change places.
-      gamma_max: upper bound of focal gammas; infinity (appendix N) means 1e30, with which the loss
+      state: State before the update; the new one has its dtypes.
+      confidence: Top-label confidence of the validation examples `[n]`.
+      correct: Correctness, 1 where the prediction is right `[n]`.
+      lam: Speed of gamma.
+      switch: Size S_th of gamma at which focal and inverse focal change places.
+      gamma_max: Upper bound of focal gammas; infinity (appendix N) means 1e30, with which the loss
         and its gradient stay numbers.
-      gamma_min: lower bound of inverse-focal gammas (negative and finite).
-      weights: `[n]`, 0 for padding.
+      gamma_min: Lower bound of inverse-focal gammas (negative and finite).
+      weights: Weights `[n]`, 0 for padding.
 
     Returns:
       The new state.
 
     References:
-      Ghosh et al. (2022), arXiv:2211.11838.
+      Ghosh, Schaaf and Gormley (2022), arXiv:2211.11838.
 
     >>> state = losses.adafocal_init(num_bins=1)
     >>> round(float(losses.adafocal_update(state, [0.9, 0.9], [1, 0]).gamma[0]), 3)  # exp(0.4)
@@ -142,25 +146,25 @@ def adafocal_trajectory(
 
     The snapshots are fixed: they are what a network predicted that was trained with its gammas.
     Another `lam` or `switch` would have trained another network, so this shows how the update rule
-    answers to given predictions and does not replace retraining. A study of a setting is a `vmap`:
+    responds to given predictions and does not replace retraining. A study of a setting is a `vmap`:
 
         jax.vmap(lambda lam: adafocal_trajectory(state, confidences, corrects, lam=lam))(lams)
 
     Args:
-      state: the state before the first update.
-      confidences: top-label confidence of the validation examples at each snapshot `[T, n]`.
-      corrects: 1 where the prediction is right `[T, n]`.
-      lam: see `adafocal_update`, as the other settings.
-      switch: S_th.
-      gamma_max: upper bound of focal gammas.
-      gamma_min: lower bound of inverse-focal gammas.
-      weights: `[n]` for all snapshots or `[T, n]`, 0 for padding.
+      state: State before the first update.
+      confidences: Top-label confidence of the validation examples at each snapshot `[T, n]`.
+      corrects: Correctness, 1 where the prediction is right `[T, n]`.
+      lam: Speed of gamma; see `adafocal_update`.
+      switch: Size S_th of gamma at which focal and inverse focal change places.
+      gamma_max: Upper bound of focal gammas.
+      gamma_min: Lower bound of inverse-focal gammas.
+      weights: Weights `[n]` for all snapshots or `[T, n]`, 0 for padding.
 
     Returns:
       The states after each update: edges `[T, num_bins - 1]`, gamma `[T, num_bins]`.
 
     References:
-      Ghosh et al. (2022), arXiv:2211.11838, algorithm 1.
+      Ghosh, Schaaf and Gormley (2022), arXiv:2211.11838, algorithm 1.
 
     >>> confidences, corrects = jnp.full((3, 2), 0.75), jnp.zeros((3, 2))
     >>> states = adafocal_trajectory(adafocal_init(num_bins=1), confidences, corrects)

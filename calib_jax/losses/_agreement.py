@@ -1,4 +1,4 @@
-"""How much predictions on several views of one example disagree."""
+"""Disagreement of the predictions on several views of one example."""
 
 import math
 
@@ -13,10 +13,14 @@ def jensen_shannon(logits: ArrayLike) -> jax.Array:
     """Return the mean Kullback-Leibler divergence of the views' predictions from their mean.
 
     Args:
-      logits: `[batch, views, num_classes]`.
+      logits: Logits `[batch, views, num_classes]`.
 
     Returns:
       `[batch]`, from 0 to the logarithm of the number of views.
+
+    References:
+      Hendrycks, Mu, Cubuk, Zoph, Gilmer and Lakshminarayanan (2020), arXiv:1912.02781 (AugMix's
+      consistency loss).
 
     >>> round(float(losses.jensen_shannon([[[9.0, 0.0], [0.0, 9.0]]])[0]), 3)
     0.692

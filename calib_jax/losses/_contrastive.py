@@ -27,7 +27,7 @@ def label_aware_contrastive(
     tau: float,
     weights: ArrayLike | None = None,
 ) -> jax.Array:
-    """Supervised contrastive loss in which confusable classes repel more.
+    """Compute the supervised contrastive loss in which confusable classes repel more.
 
     With unit features f, similarities `s_ij = f_i . f_j` and the helper network's weights
     `w_ij = softmax(helper_i)[label_j]`, an anchor's loss is
@@ -37,15 +37,18 @@ def label_aware_contrastive(
     and 0 for an anchor alone in its class. The helper network receives gradient too.
 
     Args:
-      features: `[batch, dim]`, normalized here.
-      labels: integers `[batch]`.
-      helper_logits: the weighting network's logits `[batch, num_classes]`.
-      tau: temperature of the similarities.
-      weights: `[batch]`, 0 for rows that are padding: their loss is 0, and no other row is compared
-        with them, nor with one whose label is invalid.
+      features: Features `[batch, dim]`, normalized here.
+      labels: Integers `[batch]`.
+      helper_logits: Weighting network's logits `[batch, num_classes]`.
+      tau: Temperature of the similarities.
+      weights: Weights `[batch]`, 0 for padding: the loss of such a row is 0, and no other row is
+        compared with it, nor with one whose label is invalid.
 
     Returns:
       `[batch]`
+
+    References:
+      Suresh and Ong (2021), arXiv:2109.05427.
 
     >>> features, helper_logits = [[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]], [[0.0, 0.0]] * 3
     >>> loss = losses.label_aware_contrastive(features, [0, 0, 1], helper_logits, tau=0.3)

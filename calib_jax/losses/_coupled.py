@@ -1,4 +1,4 @@
-"""Losses that couple the examples of a batch. They return a scalar and are added to another loss."""
+"""Losses that couple the examples of a batch: scalars, to be added to another loss."""
 
 import jax
 import jax.numpy as jnp
@@ -25,19 +25,23 @@ def mmce(
     width: float = 0.4,
     weights: ArrayLike | None = None,
 ) -> jax.Array:
-    """Maximum mean calibration error of the batch, squared: a scalar.
+    """Compute the squared maximum mean calibration error of the batch, a scalar.
 
     `sum_ij (c_i - r_i)(c_j - r_j) exp(-|r_i - r_j| / width) / batch^2` with confidence r and
     correctness c.
 
     Args:
-      logits: `[batch, num_classes]`.
-      labels: integers `[batch]` or soft `[batch, num_classes]` (their largest class counts).
-      width: of the Laplacian kernel.
-      weights: `[batch]`, 0 for padding.
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]` or soft `[batch, num_classes]` (their largest class counts).
+      width: Width of the Laplacian kernel.
+      weights: Weights `[batch]`, 0 for padding.
 
     Returns:
-      scalar
+      Scalar.
+
+    References:
+      Kumar, Sarawagi and Jain (2018), "Trainable calibration measures for neural networks from
+      kernel mean embeddings", ICML.
 
     >>> round(float(losses.mmce([[2.0, 0.0], [0.0, 1.0]], [0, 0])), 4)
     0.1072
@@ -55,7 +59,7 @@ def mmce_weighted(
     double_normalized: bool = False,
     weights: ArrayLike | None = None,
 ) -> jax.Array:
-    """Weighted MMCE, which balances correct and incorrect examples: a scalar.
+    """Compute the weighted MMCE, which balances correct and incorrect examples, a scalar.
 
     With m correct and n incorrect examples, confidence r and kernel k it is the root of
 
@@ -65,14 +69,18 @@ def mmce_weighted(
     once more by m^2, n^2 and mn, which makes the term vanish for large batches.
 
     Args:
-      logits: `[batch, num_classes]`.
-      labels: integers `[batch]` or soft `[batch, num_classes]` (their largest class counts).
-      width: of the Laplacian kernel.
-      double_normalized: reproduce the published codes; a weight is then a number of examples.
-      weights: `[batch]`, 0 for padding.
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]` or soft `[batch, num_classes]` (their largest class counts).
+      width: Width of the Laplacian kernel.
+      double_normalized: Whether to divide twice as the published codes do.
+      weights: Weights `[batch]`, 0 for padding.
 
     Returns:
-      scalar
+      Scalar.
+
+    References:
+      Kumar, Sarawagi and Jain (2018), "Trainable calibration measures for neural networks from
+      kernel mean embeddings", ICML.
 
     >>> round(float(losses.mmce_weighted([[2.0, 0.0], [0.0, 1.0]], [0, 0])), 4)
     0.6548
@@ -99,15 +107,18 @@ def mmce_weighted(
 
 
 def mdca(logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None) -> jax.Array:
-    """Mean over classes of |mean probability - frequency| in the batch: a scalar.
+    """Compute the mean over classes of |mean probability - frequency| in the batch, a scalar.
 
     Args:
-      logits: `[batch, num_classes]`.
-      labels: integers `[batch]` or soft `[batch, num_classes]`.
-      weights: `[batch]`, 0 for padding.
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]` or soft `[batch, num_classes]`.
+      weights: Weights `[batch]`, 0 for padding.
 
     Returns:
-      scalar
+      Scalar.
+
+    References:
+      Hebbalaguppe, Prakash, Madan and Arora (2022), arXiv:2203.13834.
 
     >>> round(float(losses.mdca([[2.0, 0.0], [0.0, 1.0]], [0, 0])), 4)
     0.4251
@@ -130,19 +141,22 @@ def mbls(
     margin: float = 10.0,
     weights: ArrayLike | None = None,
 ) -> jax.Array:
-    """Margin-based label smoothing's penalty, `mean relu(max_j z_j - z_k - margin)`: a scalar.
+    """Compute margin-based label smoothing's penalty `mean relu(max_j z_j - z_k - margin)`, a scalar.
 
     To be added to a loss; `labels` are checked and not used. The mean is over the examples and, for each
     of them, over the classes that are not masked.
 
     Args:
-      logits: `[batch, num_classes]`.
-      labels: integers `[batch]` or soft `[batch, num_classes]`.
-      margin: logit distances up to this are free.
-      weights: `[batch]`, 0 for padding.
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]` or soft `[batch, num_classes]`.
+      margin: Largest logit distance without a penalty.
+      weights: Weights `[batch]`, 0 for padding.
 
     Returns:
-      scalar
+      Scalar.
+
+    References:
+      Liu, Ben Ayed, Galdran and Dolz (2022), arXiv:2111.15430.
 
     >>> float(losses.mbls([[15.0, 0.0]], [0], margin=10.0))
     2.5
@@ -160,7 +174,7 @@ def mbls(
 def _confidence_and_correct(
     logits: ArrayLike, labels: ArrayLike, weights: ArrayLike | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Confidence, correctness and weight of each example."""
+    """Return the confidence, correctness and weight of each example."""
     logits = as_logits(logits)
     labels = as_labels(labels, logits)
     known = as_weights(weights, logits.shape[:-1], logits.dtype)

@@ -1,4 +1,4 @@
-"""Cross entropy and Brier, and two ways to hold the first one back."""
+"""Cross entropy and Brier loss, and two variants of the first that limit confidence."""
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +19,13 @@ from calib_jax._arrays import (
 
 
 def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
-    """`-sum_k y_k log p_k` with `p = softmax(logits)`.
+    """Compute `-sum_k y_k log p_k` with `p = softmax(logits)`.
 
     Label smoothing is this loss on `targets.smooth(labels, num_classes, smoothing)`.
 
     Args:
-      logits: `[batch, num_classes]`.
-      labels: integers `[batch]` or soft `[batch, num_classes]`.
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]` or soft `[batch, num_classes]`.
 
     Returns:
       `[batch]`
@@ -42,14 +42,18 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
 
 
 def brier(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
-    """`sum_k (p_k - y_k)^2`, the multi-class Brier loss in [0, 2]; no factor 1/2.
+    """Compute `sum_k (p_k - y_k)^2`, the multi-class Brier loss in [0, 2]; no factor 1/2.
 
     Args:
-      logits: `[batch, num_classes]`.
-      labels: integers `[batch]` or soft `[batch, num_classes]`.
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]` or soft `[batch, num_classes]`.
 
     Returns:
       `[batch]`
+
+    References:
+      Brier (1950), "Verification of forecasts expressed in terms of probability", Monthly Weather
+      Review 78.
 
     >>> round(float(losses.brier([[2.0, 0.0]], [0])[0]), 4)
     0.0284
@@ -61,18 +65,21 @@ def brier(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
 
 
 def bsce_gra(logits: ArrayLike, labels: ArrayLike, *, norm: float = 2.0) -> jax.Array:
-    """Cross entropy whose gradient is scaled by the example's own Brier score.
+    """Compute cross entropy whose gradient is scaled by the example's Brier score.
 
-    `sum_k |p_k - y_k|^norm` weighs the example and is a constant for the gradient: what is predicted
-    well already moves little, whichever class is ahead.
+    The weight `sum_k |p_k - y_k|^norm` of an example is a constant for the gradient: what is predicted
+    well already moves little.
 
     Args:
-      logits: `[batch, num_classes]`.
-      labels: integers `[batch]` or soft `[batch, num_classes]`.
-      norm: 2 for the Brier score.
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]` or soft `[batch, num_classes]`.
+      norm: Power of the differences, 2 for the Brier score.
 
     Returns:
       `[batch]`
+
+    References:
+      Lin, Tao, Dong and Xu (2025), arXiv:2503.22725.
 
     >>> round(float(losses.bsce_gra([[2.0, 0.0]], [0])[0]), 4)
     0.0036
@@ -84,15 +91,18 @@ def bsce_gra(logits: ArrayLike, labels: ArrayLike, *, norm: float = 2.0) -> jax.
 
 
 def logit_norm(logits: ArrayLike, labels: ArrayLike, *, tau: float = 0.04) -> jax.Array:
-    """Cross entropy of `logits / (tau |logits|)`: confidence cannot grow by the logits' length.
+    """Compute cross entropy of `logits / (tau |logits|)`: longer logits give no more confidence.
 
     Args:
-      logits: `[batch, num_classes]`.
-      labels: integers `[batch]` or soft `[batch, num_classes]`.
-      tau: temperature of the unit vectors.
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]` or soft `[batch, num_classes]`.
+      tau: Temperature of the unit vectors.
 
     Returns:
       `[batch]`
+
+    References:
+      Wei, Xie, Cheng, Feng, An and Li (2022), arXiv:2205.09310.
 
     >>> round(float(losses.logit_norm([[2.0, 0.0]], [0], tau=1.0)[0]), 4)
     0.3133
@@ -108,7 +118,7 @@ def logit_norm(logits: ArrayLike, labels: ArrayLike, *, tau: float = 0.04) -> ja
 
 
 def _soft(labels: jax.Array, logits: jax.Array) -> jax.Array:
-    """The labels as `[batch, num_classes]`."""
+    """Return the labels as `[batch, num_classes]`."""
     if is_soft(labels):
         return labels
     return indicator(labels, logits.shape[-1]).astype(logits.dtype)

@@ -35,36 +35,45 @@ from calib_jax.metrics import BinStats
 
 
 def focal(logits: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> jax.Array:
-    """Focal loss; a negative `gamma` means inverse focal (AdaFocal's eq. 5).
+    """Compute the focal loss; a negative `gamma` means inverse focal (AdaFocal's eq. 5).
 
     Args:
-      logits: `[batch, num_classes]`.
-      labels: integers `[batch]` or soft `[batch, num_classes]`.
-      gamma: scalar or `[batch]`.
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]` or soft `[batch, num_classes]`.
+      gamma: Exponent gamma, scalar or `[batch]`.
 
     Returns:
       `[batch]`
 
     References:
-      Lin et al., 2017, arXiv:1708.02002.
+      Lin, Goyal, Girshick, He and Dollár (2017), arXiv:1708.02002.
 
     >>> [round(float(x), 4) for x in losses.focal([[2.0, 0.0], [2.0, 0.0]], [0, 1], 2.0)]
     [0.0018, 1.6501]
     """
     logits = as_logits(logits)
     gamma = as_per_example("gamma", gamma, logits.shape[:-1], logits.dtype)
-    return focal_by_probability(
-        logits, labels, lambda p: gamma[..., None] if p.ndim > gamma.ndim > 0 else gamma
-    )
+
+    def gamma_like(p: jax.Array) -> jax.Array:
+        is_per_class = p.ndim > gamma.ndim > 0  # of soft labels
+        return gamma[..., None] if is_per_class else gamma
+
+    return focal_by_probability(logits, labels, gamma_like)
 
 
 def inverse_focal(logits: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> jax.Array:
-    """`-(1 + p)^gamma log p` for `gamma >= 0` (AdaFocal's eq. 1): pushes confident examples further.
+    """Compute `-(1 + p)^gamma log p` (AdaFocal's eq. 1), which pushes confident examples further.
 
-    Args and result as in `focal`.
+    Args:
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]` or soft `[batch, num_classes]`.
+      gamma: Exponent gamma `>= 0`, scalar or `[batch]`.
+
+    Returns:
+      `[batch]`
 
     References:
-      Ghosh et al., 2022, arXiv:2211.11838.
+      Ghosh, Schaaf and Gormley (2022), arXiv:2211.11838.
 
     >>> round(float(losses.inverse_focal([[2.0, 0.0]], [0], 2.0)[0]), 4)
     0.449
@@ -73,17 +82,17 @@ def inverse_focal(logits: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> jax
 
 
 def flsd53(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
-    """Sample-dependent focal loss: gamma 5 where the true class has p < 0.2, else 3.
+    """Compute the sample-dependent focal loss: gamma 5 where the true class has p < 0.2, else 3.
 
     Args:
-      logits: `[batch, num_classes]`.
-      labels: integers `[batch]` or soft `[batch, num_classes]`.
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]` or soft `[batch, num_classes]`.
 
     Returns:
       `[batch]`
 
     References:
-      Mukhoti et al., 2020, arXiv:2002.09437.
+      Mukhoti, Kulharia, Sanyal, Golodetz, Torr and Dokania (2020), arXiv:2002.09437.
 
     >>> [round(float(x), 4) for x in losses.flsd53([[2.0, 0.0], [2.0, 0.0]], [0, 1])]
     [0.0002, 1.1275]
@@ -94,7 +103,7 @@ def flsd53(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
 def calfocal(
     logits: ArrayLike, labels: ArrayLike, bins: BinStats, *, lam: float, per_sample: bool
 ) -> jax.Array:
-    """Calibration-aware focal loss, steered by the validation accuracy A_b and confidence C_b.
+    """Compute calibration-aware focal loss, given validation accuracy A_b and confidence C_b.
 
     `b` is the validation bin of the true class's probability p, and
 
@@ -105,17 +114,17 @@ def calfocal(
     none, because every other gamma of that paper is a constant between updates.
 
     Args:
-      logits: `[batch, num_classes]`.
-      labels: integers `[batch]` or soft `[batch, num_classes]`.
-      bins: `metrics.bin_stats(confidence, correct, scheme='mass')` of the validation set.
-      lam: how fast gamma answers to the calibration gap.
-      per_sample: eq. 2 if true, eq. 3 if false.
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]` or soft `[batch, num_classes]`.
+      bins: Bins of the validation set, `metrics.bin_stats(confidence, correct, scheme='mass')`.
+      lam: Speed at which gamma follows the calibration gap.
+      per_sample: Whether to use eq. 2 instead of eq. 3.
 
     Returns:
       `[batch]`
 
     References:
-      Ghosh et al., 2022, arXiv:2211.11838.
+      Ghosh, Schaaf and Gormley (2022), arXiv:2211.11838.
 
     >>> bins = metrics.bin_stats([0.9, 0.9], [1, 0], num_bins=1)
     >>> round(float(losses.calfocal([[2.0, 0.0]], [0], bins, lam=1.0, per_sample=False)[0]), 4)
@@ -135,19 +144,21 @@ def calfocal(
 
 
 def dual_focal(logits: ArrayLike, labels: ArrayLike, gamma: float = 5.0) -> jax.Array:
-    """`-(1 - p_y + p_j)^gamma log p_y` with `p_j` the largest probability below `p_y` (0 if none).
+    """Compute `-(1 - p_y + p_j)^gamma log p_y`, `p_j` being the next probability below `p_y`.
+
+    `p_j` is 0 if there is none.
 
     Args:
-      logits: `[batch, num_classes]`.
-      labels: integers `[batch]` or soft `[batch, num_classes]` (then `sum_k y_k L_k`, `L_k` being the
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]` or soft `[batch, num_classes]` (then `sum_k y_k L_k`, `L_k` being the
         loss if k were the label: each class has a different `p_j`).
-      gamma: focusing parameter, `>= 0`.
+      gamma: Focusing parameter, `>= 0`.
 
     Returns:
       `[batch]`
 
     References:
-      Tao et al., 2023, arXiv:2305.13665.
+      Tao, Dong and Xu (2023), arXiv:2305.13665.
 
     >>> round(float(losses.dual_focal([[2.0, 0.0]], [0])[0]), 4)
     0.0001
@@ -175,10 +186,13 @@ def dual_focal(logits: ArrayLike, labels: ArrayLike, gamma: float = 5.0) -> jax.
 def focal_by_probability(
     logits: ArrayLike, labels: ArrayLike, gamma: Callable[[jax.Array], jax.Array]
 ) -> jax.Array:
-    """Focal loss whose gamma is looked up from the true class's probability.
+    """Compute the focal loss whose gamma is a function of the true class's probability.
 
-    `gamma` maps probabilities `[batch]`, or `[batch, num_classes]` when the labels are soft, to
-    gammas that broadcast against them.
+    Args:
+      logits: Logits `[batch, num_classes]`.
+      labels: Integers `[batch]` or soft `[batch, num_classes]`.
+      gamma: Function from probabilities `[batch]`, or `[batch, num_classes]` when the labels are soft,
+        to gammas that broadcast against them.
     """
     logits = above_floor(as_logits(logits))
     labels = as_labels(labels, logits)
@@ -186,43 +200,43 @@ def focal_by_probability(
         logits = centered(logits)
         # A class without label mass may be masked (logit -inf): keep it out of the gradient too.
         log_p = jnp.where(labels > 0, jax.nn.log_softmax(logits), 0.0)
-        return expect(_modulated(log_p, _log_one_minus_all(logits), gamma), labels)
+        return expect(modulated(log_p, _log_one_minus_all(logits), gamma), labels)
     # How far the others together are ahead of the true class: one pass over the classes, from which
     # both log p and log(1 - p) follow with all their digits.
     ahead = _without_label(logits - take_label(logits, labels)[..., None], labels)
     odds = jax.nn.logsumexp(ahead, axis=-1)
-    loss = _modulated(-jax.nn.softplus(odds), -jax.nn.softplus(-odds), gamma)
+    loss = modulated(-jax.nn.softplus(odds), -jax.nn.softplus(-odds), gamma)
     return nan_where_invalid(loss, labels, logits.shape[-1])
 
 
 def look_up(inner_edges: jax.Array, values: jax.Array, p: jax.Array) -> jax.Array:
-    """The value of each probability's bin; one that equals an edge belongs to the bin above it.
+    """Return the value of each probability's bin; an edge belongs to the bin above it.
 
     A chain of selects, which fuses with the loss around it where a gather would not.
     """
     inner_edges, values = inner_edges.astype(p.dtype), values.astype(p.dtype)
-    found = jnp.broadcast_to(values[0], p.shape)
+    result = jnp.broadcast_to(values[0], p.shape)
     for edge, value in zip(inner_edges, values[1:], strict=True):
-        found = jnp.where(p >= edge, value, found)
-    return found
+        result = jnp.where(p >= edge, value, result)
+    return result
 
 
-def _modulated(
+def modulated(
     log_p: jax.Array, log_rest: jax.Array, gamma: Callable[[jax.Array], jax.Array]
 ) -> jax.Array:
-    """`-weight * log p` from `log p` and `log(1 - p)`."""
+    """Return `-weight * log p` from `log p` and `log(1 - p)`; see the top of this file."""
     p = jnp.exp(log_p)
     g = jax.lax.stop_gradient(gamma(p)).astype(p.dtype)
     return -jnp.exp(jnp.abs(g) * jnp.where(g < 0, jnp.log1p(p), log_rest)) * log_p
 
 
 def _without_label(values: jax.Array, labels: jax.Array) -> jax.Array:
-    """`values` with each row's own class at the floor, so that logsumexp runs over the others."""
+    """Return `values` with each row's label at the floor, so that logsumexp runs over the others."""
     return jnp.where(indicator(labels, values.shape[-1]), FLOOR, values)
 
 
 def _next_below(logits: jax.Array) -> jax.Array:
-    """For every class the largest logit that is smaller than its own; the floor if there is none.
+    """Return for every class the largest smaller logit; the floor if there is none.
 
     By sorting: comparing every class with every other would be too much for many classes.
     """
@@ -233,7 +247,7 @@ def _next_below(logits: jax.Array) -> jax.Array:
 
 
 def _log_one_minus_all(logits: jax.Array) -> jax.Array:
-    """`log(1 - p_k)` for every class.
+    """Return `log(1 - p_k)` for every class.
 
     Only the largest class can have p > 1/2, where `log1p(-p)` loses its digits: it gets the
     logsumexp of the others.

@@ -1,4 +1,4 @@
-"""Methods: losses, targets and training dynamics put together into ways to train."""
+"""Training methods, built from losses, targets, augmentations and training dynamics."""
 
 from calib_jax.methods._autolabel import AutoLabelState as AutoLabelState
 from calib_jax.methods._autolabel import autolabel as autolabel
@@ -7,7 +7,11 @@ from calib_jax.methods._base import Aux as Aux
 from calib_jax.methods._base import Batch as Batch
 from calib_jax.methods._base import Evaluator as Evaluator
 from calib_jax.methods._base import Info as Info
+from calib_jax.methods._base import Measure as Measure
 from calib_jax.methods._base import Method as Method
+from calib_jax.methods._base import Objective as Objective
+from calib_jax.methods._base import Params as Params
+from calib_jax.methods._base import PyTree as PyTree
 from calib_jax.methods._bin_monitor import bin_monitor as bin_monitor
 from calib_jax.methods._dynamics_recorder import dynamics_recorder as dynamics_recorder
 from calib_jax.methods._dynamics_recorder import recorded_dynamics as recorded_dynamics
@@ -16,7 +20,6 @@ from calib_jax.methods._informed_mixup import informed_mixup as informed_mixup
 from calib_jax.methods._lcl import lcl as lcl
 from calib_jax.methods._mixup import mixup as mixup
 from calib_jax.methods._objectives import OBJECTIVES as OBJECTIVES
-from calib_jax.methods._objectives import Objective as Objective
 from calib_jax.methods._recipe import Groups as Groups
 from calib_jax.methods._recipe import Phase as Phase
 from calib_jax.methods._recipe import Recipe as Recipe
@@ -24,6 +27,7 @@ from calib_jax.methods._recipe import dynamics_phase as dynamics_phase
 from calib_jax.methods._registry import NAMES as NAMES
 from calib_jax.methods._registry import check_name as check_name
 from calib_jax.methods._registry import create as create
+from calib_jax.methods._registry import option_docs as option_docs
 from calib_jax.methods._registry import options as options
 from calib_jax.methods._registry import recipe as recipe
 from calib_jax.methods._self_distillation import self_distillation as self_distillation

@@ -1,13 +1,14 @@
-"""Watching how the confidence of training examples follows that of validation examples."""
+"""The bin monitor: confidence of training and validation examples, bin by bin."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from calib_jax import metrics
 from calib_jax._arrays import matmul
-from calib_jax.methods._base import Apply, Aux, Batch, Evaluator, Info, Method, State
+from calib_jax.methods._adafocal import equal_mass_bins
+from calib_jax.methods._base import Apply, Aux, Batch, Evaluator, Info, Method, Params, State
 from calib_jax.methods._dynamics_recorder import latest
 
 
@@ -15,12 +16,11 @@ class TrainingBins(NamedTuple):
     """Mean confidence of the training examples of one epoch, bin by bin.
 
     Attributes:
-      true: C_train,true: of the true class, where its probability lies in the validation bin
-        `[num_bins]`; 0 where none does.
-      top: C_train,top: of the predicted class, where its probability lies in the validation bin
-        `[num_bins]`.
-      own: of the true class in bins that hold equally many training examples `[num_bins]`.
-      own_edges: inner edges of those bins `[num_bins - 1]`.
+      true: C_train,true: mean probability of the true class of the examples where it lies in the
+        validation bin `[num_bins]`; 0 in an empty bin.
+      top: C_train,top: the same of the predicted class `[num_bins]`.
+      own: Mean probability of the true class in bins of equal training mass `[num_bins]`.
+      own_edges: Inner edges of those bins `[num_bins - 1]`.
     """
 
     true: jax.Array
@@ -30,17 +30,17 @@ class TrainingBins(NamedTuple):
 
 
 class BinMonitorState(NamedTuple):
-    """A method's state and the probabilities of training examples seen since the last pass.
+    """A method's state and the probabilities of training examples since the last validation pass.
 
     Attributes:
-      method: the state of the method that is watched.
-      edges: inner edges of the latest validation bins `[num_bins - 1]`.
-      confidence: sums per validation bin, of the true and of the predicted class's probability
+      method: State of the monitored method.
+      edges: Inner edges of the latest validation bins `[num_bins - 1]`.
+      confidence: Sums per validation bin, of the true and of the predicted class's probability
         `[2, num_bins]`.
-      number: of training examples in them `[2, num_bins]`.
-      probability: of the true class of each training example `[num_examples]`; below 0 if it was not
-        seen since the last pass.
-      before: what became of all that at the latest pass.
+      number: Number of training examples in them `[2, num_bins]`.
+      probability: Probability of the true class of each training example `[num_examples]`; below 0
+        for one not seen since the last pass.
+      before: Mean confidences of the epoch before the latest pass.
     """
 
     method: State
@@ -52,34 +52,43 @@ class BinMonitorState(NamedTuple):
 
 
 def bin_monitor(method: Method, num_bins: int = 15) -> Method:
-    """The same method; its log also has the confidence of training and validation, bin by bin.
+    """Return the same method, which also logs the confidence of training and validation, bin by bin.
 
-    Bins are of equal validation mass and the monitor's own, as are the names in the log: a method may
-    have another number of them. Training examples are counted as they were met during training, by the
-    bins of the pass before, as AdaFocal does. Logged are
+    Bins have equal validation mass. Their number and their names in the log are the monitor's: the method
+    may have another number of bins. Training examples count with their probabilities during training, in
+    the bins of the pass before, as in AdaFocal. Logged are
 
         val_edges, val_gap, val_confidence, val_accuracy    C_val and A_val of each bin
         train_confidence, train_top_confidence              C_train,true and C_train,top in those bins
         train_own_confidence, train_own_edges               C_train,true in bins of equal training mass
 
-    References: Ghosh et al., 2022 (arXiv:2211.11838), section 4 and appendix C.
+    Args:
+      method: Method to monitor.
+      num_bins: Number of bins.
+
+    References:
+      Ghosh, Schaaf and Gormley (2022), arXiv:2211.11838, section 4 and appendix C.
+
+    >>> monitored = methods.bin_monitor(methods.create("adafocal"), num_bins=4)
+    >>> monitored.init(methods.Info(num_examples=10, num_classes=2)).edges.tolist()
+    [0.25, 0.5, 0.75]
     """
 
     def init(info: Info) -> BinMonitorState:
-        nothing, edges = jnp.zeros(num_bins), jnp.arange(1, num_bins, dtype=jnp.float32) / num_bins
+        zeros, edges = jnp.zeros(num_bins), jnp.arange(1, num_bins, dtype=jnp.float32) / num_bins
         return BinMonitorState(
             method=method.init(info),
             edges=edges,
             confidence=jnp.zeros((2, num_bins)),
             number=jnp.zeros((2, num_bins)),
             probability=jnp.full(info.num_examples, -1.0),
-            before=TrainingBins(nothing, nothing, nothing, edges),
+            before=TrainingBins(zeros, zeros, zeros, edges),
         )
 
     def loss(
-        apply: Apply, params: Any, state: BinMonitorState, *rest: Any
+        apply: Apply, params: Params, state: BinMonitorState, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
-        return method.loss(apply, params, state.method, *rest)
+        return method.loss(apply, params, state.method, batch, key)
 
     def after_step(state: BinMonitorState, batch: Batch, aux: Aux) -> BinMonitorState:
         probs = jax.nn.softmax(aux.logits.astype(jnp.float32))
@@ -87,9 +96,10 @@ def bin_monitor(method: Method, num_bins: int = 15) -> Method:
         confidence, number = [], []
         for p in (true, jnp.max(probs, axis=-1)):
             bins = jnp.searchsorted(state.edges, p, side="right")
-            here = batch.weights * (bins == jnp.arange(num_bins)[:, None])
-            confidence.append(matmul(here, p))
-            number.append(jnp.sum(here, axis=-1))
+            is_in_bin = bins == jnp.arange(num_bins)[:, None]
+            weights = jnp.where(is_in_bin, batch.weights, 0.0)
+            confidence.append(matmul(weights, p))
+            number.append(jnp.sum(weights, axis=-1))
         return state._replace(
             method=method.after_step(state.method, batch, aux),
             confidence=state.confidence + jnp.stack(confidence),
@@ -102,20 +112,19 @@ def bin_monitor(method: Method, num_bins: int = 15) -> Method:
     ) -> BinMonitorState:
         return BinMonitorState(
             method=method.after_epoch(state.method, evaluator, key),
-            edges=_validation_bins(*evaluator.validation()).edges[1:-1],
+            edges=validation_bins(*evaluator.validation()).edges[1:-1],
             confidence=jnp.zeros((2, num_bins)),
             number=jnp.zeros((2, num_bins)),
             probability=jnp.full_like(state.probability, -1.0),
-            before=_training_bins(state.confidence, state.number, state.probability),
+            before=training_bins(state.confidence, state.number, state.probability),
         )
 
     @jax.jit
-    def _validation_bins(logits: jax.Array, labels: jax.Array) -> metrics.BinStats:
-        confidence, correct = metrics.top_label(logits, labels)
-        return metrics.bin_stats(confidence, correct, num_bins=num_bins, scheme="mass")
+    def validation_bins(logits: jax.Array, labels: jax.Array) -> metrics.BinStats:
+        return equal_mass_bins(logits, labels, num_bins)
 
     @jax.jit
-    def _training_bins(
+    def training_bins(
         confidence: jax.Array, number: jax.Array, probability: jax.Array
     ) -> TrainingBins:
         seen = (probability >= 0).astype(jnp.float32)
@@ -127,7 +136,7 @@ def bin_monitor(method: Method, num_bins: int = 15) -> Method:
     def report(
         state: BinMonitorState, logits: jax.Array, labels: jax.Array
     ) -> dict[str, jax.Array]:
-        bins = _validation_bins(logits, labels)
+        bins = validation_bins(logits, labels)
         return {
             "val_edges": bins.edges[1:-1],
             "val_gap": bins.gap,

@@ -1,18 +1,16 @@
-"""Fine-tuning on a few new examples, mixed with old ones that were hard to learn."""
-
-from typing import Any
+"""Fine-tuning on a few new examples, mixed with old ones."""
 
 import jax
 import numpy as np
 
 from calib_jax import losses, targets
 from calib_jax._arrays import weighted_mean
-from calib_jax.methods._base import Apply, Aux, Batch, Info, Method, State
+from calib_jax.methods._base import Apply, Aux, Batch, Info, Method, Params, State
 from calib_jax.methods._recipe import Groups, Phase
 
 
 def fine_tuning(num_new: int, num_old: int, alpha: float = 5.0, mixed: float = 0.5) -> Phase:
-    """Trains on new examples and on their mixtures with old ones, drawn anew every epoch.
+    """Return training on new examples and on their mixtures with old ones, redrawn every epoch.
 
     The training set has the new examples first. A step has a batch of each kind, and an epoch is a
     pass over the new ones. With one `lam ~ Beta(alpha, alpha)` per step the loss is
@@ -20,17 +18,20 @@ def fine_tuning(num_new: int, num_old: int, alpha: float = 5.0, mixed: float = 0
         (1 - mixed) CE(z, y) + mixed CE(lam z + (1 - lam) z_old, lam y + (1 - lam) y_old)
 
     Features are mixed as logits: the last layer is an affine map, for which both are the same. Paper:
-    does not weigh the two losses; here they count alike.
+    does not weight the two losses; here they have equal weights.
 
     Args:
-      num_new: examples to adapt to.
-      num_old: examples of the set the network was trained on.
-      alpha: of the Beta distribution.
-      mixed: weight of the mixtures; 0 for plain fine-tuning.
+      num_new: Number of examples to adapt to.
+      num_old: Number of examples of the set that the network was trained on.
+      alpha: Parameter of the Beta distribution.
+      mixed: Weight of the mixtures; 0 for plain fine-tuning.
+
+    >>> methods.fine_tuning(num_new=10, num_old=20).name
+    'fine_tune'
     """
 
     def loss(
-        apply: Apply, params: Any, state: State, batch: Batch, key: jax.Array
+        apply: Apply, params: Params, state: State, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
         network_key, lam_key, pair_key = jax.random.split(key, 3)
         logits, model_state = apply(params, batch.inputs, network_key)

@@ -1,55 +1,57 @@
-"""Label-aware contrastive training: a second network says which classes are easily confused."""
-
-from typing import Any
+"""Label-aware contrastive training: a helper network weights pairs by how confusable they are."""
 
 import jax
 import jax.numpy as jnp
 
 from calib_jax import losses
 from calib_jax._arrays import weighted_mean
-from calib_jax.methods._base import Apply, Aux, Batch, Method, State
+from calib_jax._hints import check_choice
+from calib_jax.methods._base import Apply, Aux, Batch, Method, Params, State
 from calib_jax.methods._recipe import Phase, Recipe
-
-_VIEWS = ("dropout", "tokens")
 
 
 def lcl(lam: float = 0.5, tau: float = 0.3, view: str = "dropout", replaced: float = 0.1) -> Recipe:
-    """Trains a network and a helper of the same kind on two views of every example.
+    """Return training of a network and a helper of the same kind on two views of every example.
 
     The loss is `lam CE(network) + (1 - lam) contrastive + lam CE(helper)` over both views, where
-    `losses.label_aware_contrastive` weighs every pair by the helper's probabilities. Both networks
+    `losses.label_aware_contrastive` weights every pair by the helper's probabilities. Both networks
     receive its gradient; only the first is evaluated.
 
-    Paper: the second view has synonyms of WordNet in it; here: `view`, as WordNet may not be at hand.
-    Its code contrasts the first token's hidden state; here: what the last layer sees. Its code clips
-    the gradients of the two networks apart; here: together.
+    Paper: the second view has synonyms of WordNet in it; here: `view`, as WordNet may not be available.
+    Its code contrasts the first token's hidden state; here: the last layer's inputs. Its code clips
+    the gradients of the two networks separately; here: together.
 
     Args:
-      lam: weight of the cross entropies.
-      tau: temperature of the similarities.
+      lam: Weight of the cross entropies.
+      tau: Temperature of the similarities.
       view: `'dropout'`, the same inputs with other units dropped; `'tokens'`, the same with some
         tokens replaced by those of another text of the batch.
-      replaced: share of the tokens, for `'tokens'`.
+      replaced: Share of the tokens to replace, for `'tokens'`.
+
+    References:
+      Suresh and Ong (2021), arXiv:2109.05427.
+
+    >>> methods.lcl().phases[0].num_networks
+    2
     """
-    if view not in _VIEWS:
-        raise ValueError(f"view={view!r}: expected one of {', '.join(_VIEWS)}")
+    check_choice("view", view, ("dropout", "tokens"))
     if not 0 <= lam <= 1:
         raise ValueError(f"lam={lam}: expected 0 to 1")
 
     def loss(
-        apply: Apply, params: Any, state: State, batch: Batch, key: jax.Array
+        apply: Apply, params: tuple[Params, Params], state: State, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
-        params, helper = params
+        main, helper = params
         keys = jax.random.split(key, 5)
-        second = dict(batch.inputs)
+        first_view = second_view = dict(batch.inputs)
         if view == "tokens":
-            second = _replace_tokens(keys[0], second, replaced)
-        inputs = jax.tree.map(lambda *x: jnp.concatenate(x), dict(batch.inputs), second)
+            second_view = _replace_tokens(keys[0], first_view, replaced)
+        inputs = jax.tree.map(lambda *x: jnp.concatenate(x), first_view, second_view)
         labels, weights = jnp.tile(batch.labels, 2), jnp.tile(batch.weights, 2)
 
-        embeddings = apply.embed(params, inputs, keys[1])
-        features, model_state = apply.features(params, embeddings, inputs, keys[2])
-        logits = apply.head(params, features, keys[3])
+        embeddings = apply.embed(main, inputs, keys[1])
+        features, model_state = apply.features(main, embeddings, inputs, keys[2])
+        logits = apply.head(main, features, keys[3])
         helper_logits, _ = apply(helper, inputs, keys[4])
         each = lam * losses.cross_entropy(logits, labels)
         each += lam * losses.cross_entropy(helper_logits, labels)
@@ -66,7 +68,7 @@ def lcl(lam: float = 0.5, tau: float = 0.3, view: str = "dropout", replaced: flo
 def _replace_tokens(
     key: jax.Array, inputs: dict[str, jax.Array], share: float
 ) -> dict[str, jax.Array]:
-    """Some tokens of every text become what another has in their place; ends stay ends."""
+    """Replace some tokens of every text by another text's at the same positions, except at the ends."""
     if "input_ids" not in inputs:
         raise ValueError("view='tokens': expected inputs that are text; else view='dropout'")
     ids, mask = inputs["input_ids"], inputs["mask"]

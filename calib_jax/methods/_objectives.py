@@ -1,45 +1,33 @@
-"""What is minimised, given logits and labels: every loss of the AdaFocal paper's comparison, and more.
+"""Objectives by name: every loss of the AdaFocal paper's comparison, and newer ones.
 
-An objective is the exchangeable part of a method: label smoothing, mixup and plain training all take one.
+Label smoothing, mixup and plain training all take one of them.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
-from calib_jax import losses, metrics, targets
-from calib_jax._hints import expected_one_of
-from calib_jax.methods._base import Info, State
-
-
-class Objective(NamedTuple):
-    """A loss with the state that steers it.
-
-    Attributes:
-      loss: `(logits, labels, state) -> [batch]`; labels are integers or soft.
-      penalty: `(logits, labels, weights) -> scalar`, which couples the examples of a batch.
-      init: `(info) -> state`
-      update: `(state, logits, labels) -> state` from the validation set.
-      report: `(state, logits, labels) -> {name: array}` for the log.
-    """
-
-    loss: Callable[[jax.Array, jax.Array, State], jax.Array]
-    penalty: Callable[[jax.Array, jax.Array, jax.Array], jax.Array] | None = None
-    init: Callable[[Info], State] = lambda info: ()
-    update: Callable[[State, jax.Array, jax.Array], State] = lambda state, *_: state
-    report: Callable[[State, jax.Array, jax.Array], dict[str, jax.Array]] = lambda *_: {}
+from calib_jax import losses, targets
+from calib_jax._hints import check_choice
+from calib_jax.methods._adafocal import adafocal, calfocal
+from calib_jax.methods._base import Objective, State
 
 
 def cross_entropy() -> Objective:
+    """Return `losses.cross_entropy` as an objective."""
     return Objective(lambda logits, labels, _: losses.cross_entropy(logits, labels))
 
 
 def label_smoothing(
-    smoothing: float = 0.05, kind: str = "others", objective: "Objective | str" = "cross_entropy"
+    smoothing: float = 0.05, kind: str = "others", objective: Objective | str = "cross_entropy"
 ) -> Objective:
-    """Any other objective, on smoothed labels."""
+    """Return another objective on smoothed labels.
+
+    Args:
+      smoothing: Amount of smoothing, 0 to 1.
+      kind: `'others'` or `'all'`, the classes that share it; see `targets.smooth`.
+      objective: Objective that takes soft labels.
+    """
     inner = as_objective(objective)
 
     def loss(logits: jax.Array, labels: jax.Array, state: State) -> jax.Array:
@@ -49,11 +37,18 @@ def label_smoothing(
 
 
 def brier() -> Objective:
+    """Return `losses.brier` as an objective."""
     return Objective(lambda logits, labels, _: losses.brier(logits, labels))
 
 
 def mmce(weight: float = 2.0, width: float = 0.4, double_normalized: bool = False) -> Objective:
-    """Cross entropy + `weight` x weighted MMCE of the batch."""
+    """Return cross entropy + `weight` x `losses.mmce_weighted` of the batch.
+
+    Args:
+      weight: Weight of MMCE.
+      width: Width of its kernel.
+      double_normalized: Whether to divide twice as the published codes do.
+    """
 
     def penalty(logits: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
         return weight * losses.mmce_weighted(
@@ -64,73 +59,34 @@ def mmce(weight: float = 2.0, width: float = 0.4, double_normalized: bool = Fals
 
 
 def focal(gamma: float = 3.0) -> Objective:
+    """Return `losses.focal` as an objective.
+
+    Args:
+      gamma: Exponent of `1 - p`.
+    """
     return Objective(lambda logits, labels, _: losses.focal(logits, labels, gamma))
 
 
 def flsd53() -> Objective:
+    """Return `losses.flsd53` as an objective."""
     return Objective(lambda logits, labels, _: losses.flsd53(logits, labels))
 
 
-def calfocal(lam: float = 10.0, per_sample: bool = False, num_bins: int = 15) -> Objective:
-    """CalFocal of eq. 2 (`per_sample`) or eq. 3, with bins of the latest validation pass."""
-
-    def init(info: Info) -> metrics.BinStats:
-        nothing = jnp.zeros(num_bins)
-        return metrics.BinStats(nothing, nothing, nothing, jnp.linspace(0.0, 1.0, num_bins + 1))
-
-    def update(_: State, logits: jax.Array, labels: jax.Array) -> metrics.BinStats:
-        return _mass_bins(logits, labels, num_bins)
-
-    return Objective(
-        lambda logits, labels, bins: losses.calfocal(
-            logits, labels, bins, lam=lam, per_sample=per_sample
-        ),
-        init=init,
-        update=update,
-        report=lambda bins, *_: {"gap": bins.gap, "edges": bins.edges[1:-1]},
-    )
-
-
-def adafocal(
-    num_bins: int = 15,
-    gamma: float = 1.0,
-    lam: float = 1.0,
-    switch: float = 0.2,
-    gamma_max: float = 20.0,
-    gamma_min: float = -2.0,
-) -> Objective:
-    """AdaFocal: after each validation pass every bin's gamma moves with the bin's calibration gap."""
-
-    def update(state: State, logits: jax.Array, labels: jax.Array) -> losses.AdaFocalState:
-        confidence, correct = metrics.top_label(logits, labels)
-        return losses.adafocal_update(
-            state,
-            confidence,
-            correct,
-            lam=lam,
-            switch=switch,
-            gamma_max=gamma_max,
-            gamma_min=gamma_min,
-        )
-
-    def report(state: State, logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
-        gap = _mass_bins(logits, labels, num_bins).gap
-        return {"gamma": state.gamma, "edges": state.edges, "gap": gap}
-
-    return Objective(
-        losses.adafocal,
-        init=lambda info: losses.adafocal_init(num_bins, gamma),
-        update=update,
-        report=report,
-    )
-
-
 def dual_focal(gamma: float = 5.0) -> Objective:
+    """Return `losses.dual_focal` as an objective.
+
+    Args:
+      gamma: Exponent of `1 - p_y + p_j`.
+    """
     return Objective(lambda logits, labels, _: losses.dual_focal(logits, labels, gamma))
 
 
 def mdca(weight: float = 1.0) -> Objective:
-    """Cross entropy + `weight` x MDCA of the batch."""
+    """Return cross entropy + `weight` x `losses.mdca` of the batch.
+
+    Args:
+      weight: Weight of MDCA.
+    """
 
     def penalty(logits: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
         return weight * losses.mdca(logits, labels, weights=weights)
@@ -139,7 +95,12 @@ def mdca(weight: float = 1.0) -> Objective:
 
 
 def mbls(weight: float = 0.1, margin: float = 10.0) -> Objective:
-    """Cross entropy + `weight` x what logit distances exceed `margin` by."""
+    """Return cross entropy + `weight` x `losses.mbls` of the batch.
+
+    Args:
+      weight: Weight of the penalty.
+      margin: Largest logit distance without a penalty.
+    """
 
     def penalty(logits: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
         return weight * losses.mbls(logits, labels, margin=margin, weights=weights)
@@ -148,27 +109,31 @@ def mbls(weight: float = 0.1, margin: float = 10.0) -> Objective:
 
 
 def bsce_gra(norm: float = 2.0) -> Objective:
+    """Return `losses.bsce_gra` as an objective.
+
+    Args:
+      norm: Power of the differences, 2 for the Brier score.
+    """
     return Objective(lambda logits, labels, _: losses.bsce_gra(logits, labels, norm=norm))
 
 
 def logit_norm(tau: float = 0.04) -> Objective:
+    """Return `losses.logit_norm` as an objective.
+
+    Args:
+      tau: Temperature of the normalized logits.
+    """
     return Objective(lambda logits, labels, _: losses.logit_norm(logits, labels, tau=tau))
 
 
 _PAPER = (cross_entropy, label_smoothing, brier, mmce, focal, flsd53, calfocal, adafocal)
-_BEYOND = (dual_focal, mdca, mbls, bsce_gra, logit_norm)
-OBJECTIVES: dict[str, Callable[..., Objective]] = {f.__name__: f for f in (*_PAPER, *_BEYOND)}
+_NEWER = (dual_focal, mdca, mbls, bsce_gra, logit_norm)
+OBJECTIVES: dict[str, Callable[..., Objective]] = {f.__name__: f for f in (*_PAPER, *_NEWER)}
 
 
 def as_objective(objective: Objective | str) -> Objective:
-    """An objective, or one by name with its defaults."""
-    if not isinstance(objective, str):
+    """Return an objective as it is, or one by name with its default options."""
+    if isinstance(objective, Objective):
         return objective
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective={objective!r}: {expected_one_of(objective, OBJECTIVES)}")
+    check_choice("objective", objective, OBJECTIVES)
     return OBJECTIVES[objective]()
-
-
-def _mass_bins(logits: jax.Array, labels: jax.Array, num_bins: int) -> Any:
-    confidence, correct = metrics.top_label(logits, labels)
-    return metrics.bin_stats(confidence, correct, num_bins=num_bins, scheme="mass")

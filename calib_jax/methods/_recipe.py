@@ -1,4 +1,4 @@
-"""Recipes: the trainings that a method consists of, in order, and what each leaves for the next."""
+"""Recipes: the trainings of a method in order, with the artifacts that each needs and provides."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -73,6 +73,10 @@ class Recipe(NamedTuple):
 
 
 def dynamics_phase() -> Phase:
-    """Return ordinary training that records the dynamics of each example, for all methods."""
+    """Return ordinary training that records the dynamics of each example, for all methods.
+
+    >>> methods.dynamics_phase().provides
+    'dynamics'
+    """
     method = dynamics_recorder(supervised(cross_entropy()))
     return Phase("records", method, provides="dynamics")

@@ -1,26 +1,27 @@
 """Self-distillation over generations, with calibrated teachers (CSD) or without (SD)."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from calib_jax import losses
 from calib_jax._arrays import weighted_mean
-from calib_jax.methods._base import Apply, Aux, Batch, Info, Method
+from calib_jax._hints import check_choice
+from calib_jax.methods._base import Apply, Aux, Batch, Info, Method, Params
 from calib_jax.methods._recipe import Phase, Recipe
 
 _T_SQUARED = {"scaled": None, "always": True, "never": False}
 
 
-class Taught(NamedTuple):
+class StudentState(NamedTuple):
     """State of a student.
 
     Attributes:
-      step: of its training, which the teacher's weight follows.
-      total_steps: of its training.
-      teacher: its teacher's logits of every training example `[n, num_classes]`.
-      temperature: that the teacher's logits are divided by.
+      step: Number of steps so far, which the teacher's weight follows.
+      total_steps: Number of steps of the training.
+      teacher: Teacher's logits of every training example `[n, num_classes]`.
+      temperature: Temperature of the teacher's logits.
     """
 
     step: jax.Array
@@ -36,33 +37,39 @@ def self_distillation(
     scale_student: bool = False,
     t_squared: str = "scaled",
 ) -> Recipe:
-    """A student of the same network, taught by the labels and by the network before it.
+    """Return self-distillation: students that learn from the labels and from the network before.
 
-    Its loss is `(1 - w) CE(student, labels) + w KL(teacher || student)`, the weight w falling linearly
-    from 1 at the first step to 0 after the last. The next student is taught by this one, and so on: all
-    begin with the same pretrained weights, have a new last layer and see another order. A teacher's
-    logits are computed once, without dropout.
+    A student's loss is `(1 - w) CE(student, labels) + w KL(teacher || student)`, the weight w falling
+    linearly from 1 at the first step to 0 after the last. It is the teacher of the next student, and so
+    on: all begin with the same pretrained weights, with a new last layer and in another order. A
+    teacher's logits are computed once, without dropout.
 
-    Paper: is silent about T^2; here it multiplies the KL only where the student is scaled too. There it
+    Paper: silent about T^2; here it multiplies the KL only where the student is scaled too. There it
     makes up for gradients that shrink by T^2; without, it would only change the teacher's weight.
 
     Args:
-      teacher: the method, or variant of one, whose network is the first teacher.
-      generations: of networks, the first teacher counted: one less students.
-      calibrated: divide the teacher's logits by the temperature that gives it the least ECE on
-        validation (CSD), or leave them as they are (SD).
-      scale_student: divide the student's logits in the KL by that temperature too.
-      t_squared: multiply the KL by the temperature squared if the student is `'scaled'`, or `'always'`,
-        or `'never'`.
+      teacher: Method, or variant of one, whose network is the first teacher.
+      generations: Number of networks: the first teacher and its students.
+      calibrated: Whether to divide the teacher's logits by the temperature with its least ECE on
+        validation (CSD), or to leave them as they are (SD).
+      scale_student: Whether to divide the student's logits in the KL by that temperature too.
+      t_squared: When to multiply the KL by the temperature squared: if the student is `'scaled'`,
+        `'always'`, or `'never'`.
+
+    References:
+      Hinton, Vinyals and Dean (2015), arXiv:1503.02531; Furlanello, Lipton, Tschannen, Itti and
+      Anandkumar (2018), arXiv:1805.04770 (generations).
+
+    >>> [phase.name for phase in methods.self_distillation(generations=3).phases]
+    ['generation_2', 'generation_3']
     """
     if generations < 2:
         raise ValueError(f"generations={generations}: expected at least 2, a teacher and a student")
-    if t_squared not in _T_SQUARED:
-        raise ValueError(f"t_squared={t_squared!r}: expected one of {', '.join(_T_SQUARED)}")
+    check_choice("t_squared", t_squared, _T_SQUARED)
 
-    def init(info: Info) -> Taught:
+    def init(info: Info) -> StudentState:
         temperature = info.artifact("teacher_temperature") if calibrated else 1.0
-        return Taught(
+        return StudentState(
             jnp.zeros((), jnp.int32),
             jnp.asarray(info.total_steps, jnp.int32),
             jnp.asarray(info.artifact("teacher_logits"), jnp.float32),
@@ -70,7 +77,7 @@ def self_distillation(
         )
 
     def loss(
-        apply: Apply, params: Any, state: Taught, batch: Batch, key: jax.Array
+        apply: Apply, params: Params, state: StudentState, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
         logits, model_state = apply(params, batch.inputs, key)
         each = losses.distillation(

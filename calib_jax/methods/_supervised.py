@@ -1,20 +1,24 @@
 """Ordinary training: one forward pass, one objective."""
 
-from typing import Any
-
 import jax
-import jax.numpy as jnp
 
 from calib_jax._arrays import weighted_mean
-from calib_jax.methods._base import Apply, Aux, Batch, Evaluator, Method, State
-from calib_jax.methods._objectives import Objective
+from calib_jax.methods._base import Apply, Aux, Batch, Evaluator, Method, Objective, Params, State
 
 
 def supervised(objective: Objective) -> Method:
-    """Minimises `objective`; its state, if it has one, follows the validation set."""
+    """Return the method that minimizes an objective, whose state follows the validation set.
+
+    Args:
+      objective: Objective, such as `methods.OBJECTIVES["adafocal"]()`.
+
+    >>> method = methods.supervised(methods.OBJECTIVES["adafocal"](num_bins=3))
+    >>> method.init(methods.Info(num_examples=10, num_classes=2)).gamma.tolist()
+    [1.0, 1.0, 1.0]
+    """
 
     def loss(
-        apply: Apply, params: Any, state: State, batch: Batch, key: jax.Array
+        apply: Apply, params: Params, state: State, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, Aux]:
         logits, model_state = apply(params, batch.inputs, key)
         value = batch_loss(objective, logits, batch.labels, state, batch.weights)
@@ -31,8 +35,8 @@ def supervised(objective: Objective) -> Method:
 def batch_loss(
     objective: Objective, logits: jax.Array, labels: jax.Array, state: State, weights: jax.Array
 ) -> jax.Array:
-    """Mean loss over the rows that count, with the objective's penalty if it has one."""
+    """Return the weighted mean loss of a batch, plus the objective's penalty if it has one."""
     value = weighted_mean(objective.loss(logits, labels, state), weights)
-    if objective.penalty is not None:
-        value = value + objective.penalty(logits, labels, weights)
-    return jnp.asarray(value)
+    if objective.penalty is None:
+        return value
+    return value + objective.penalty(logits, labels, weights)

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from functools import partial
+from typing import TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -60,22 +61,22 @@ class BinStats:
 
     @property
     def weight(self) -> jax.Array:
-        """Share of the examples in each bin; sums to 1 (NaN if there are none at all)."""
+        """Return the share of the examples in each bin; sums to 1 (NaN if there are none at all)."""
         return self.count / jnp.sum(self.count, axis=-1, keepdims=True)
 
     @property
     def mean_confidence(self) -> jax.Array:
-        """Mean confidence per bin; 0 where empty."""
+        """Return the mean confidence per bin; 0 where empty."""
         return self.confidence / self._divisor
 
     @property
     def accuracy(self) -> jax.Array:
-        """Accuracy per bin; 0 where empty."""
+        """Return the accuracy per bin; 0 where empty."""
         return self.correct / self._divisor
 
     @property
     def gap(self) -> jax.Array:
-        """Mean confidence minus accuracy per bin: positive is over-confident; 0 where empty."""
+        """Return mean confidence minus accuracy per bin: positive is over-confident; 0 where empty."""
         return (self.confidence - self.correct) / self._divisor
 
     @property
@@ -83,18 +84,27 @@ class BinStats:
         return jnp.where(self.count > 0, self.count, 1.0)
 
     def ece(self, norm: float = 1) -> jax.Array:
-        """`(sum_b weight_b |gap_b|^norm)^(1/norm)`."""
+        """Compute `(sum_b weight_b |gap_b|^norm)^(1/norm)`."""
         error = jnp.sum(self.weight * jnp.abs(self.gap) ** norm, axis=-1)
         return error if norm == 1 else root(error, norm)
 
     def mce(self) -> jax.Array:
-        """The largest |gap| of a bin; NaN if there are no examples at all."""
+        """Return the largest |gap| of a bin; NaN if there are no examples at all."""
         largest = jnp.max(jnp.abs(self.gap), axis=-1)
         return jnp.where(jnp.sum(self.count, axis=-1) == 0, jnp.nan, largest)
 
 
+class Binning(TypedDict, total=False):
+    """Options of `bin_stats` that binned metrics pass on."""
+
+    num_bins: int
+    scheme: str
+    closed: str
+    weights: ArrayLike | None
+
+
 def root(x: jax.Array, degree: float) -> jax.Array:
-    """`x^(1/degree)` for `x >= 0`, with slope 0 instead of infinity at 0."""
+    """Return `x^(1/degree)` for `x >= 0`, with slope 0 instead of infinity at 0."""
     positive = x > 0
     return jnp.where(positive, jnp.where(positive, x, 1.0) ** (1 / degree), x)
 
@@ -110,7 +120,7 @@ def bin_stats(
     weights: ArrayLike | None = None,
     edges: ArrayLike | None = None,
 ) -> BinStats:
-    """Sums of count, confidence and correctness per confidence bin.
+    """Compute the sums of count, confidence and correctness per confidence bin.
 
     Confidence 0 lands in the first bin and 1 in the last, whichever side is closed.
 
@@ -161,7 +171,7 @@ def check_binning(num_bins: int, scheme: str, closed: str) -> None:
 def check_binary(
     confidence: ArrayLike, correct: ArrayLike, weights: ArrayLike | None
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """`[n]` of each, in float32 or the float64 of `confidence`.
+    """Return `[n]` of each, in float32 or the float64 of `confidence`.
 
     A row of weight 0 may hold anything, and is correct 0 times.
 
@@ -187,14 +197,14 @@ def check_binary(
 def _columns(
     confidence: jax.Array, correct: jax.Array, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """What `BinStats` sums up: weight, weighted confidence, weighted correctness."""
+    """Return what `BinStats` sums up: weight, weighted confidence, weighted correctness."""
     if weights is None:
         return jnp.ones_like(confidence), confidence, correct
     return weights, jnp.where(weights > 0, weights * confidence, 0.0), weights * correct
 
 
 def bin_sums(index: jax.Array, num_bins: int, *columns: jax.Array) -> list[jax.Array]:
-    """Sums of each column by bin `index`.
+    """Return the sums of each column by bin `index`.
 
     The one place where binning differs by backend: a CPU adds into bins fastest one example after
     the other, an accelerator by comparing every example with every bin and reducing.
@@ -251,7 +261,7 @@ def _compare_sums(index: jax.Array, num_bins: int, columns: list[jax.Array]) -> 
 
 
 def width_bins(confidence: jax.Array, num_bins: int, closed: str) -> tuple[jax.Array, jax.Array]:
-    """Edges of equal width, and the bin of each confidence as those rounded edges decide it."""
+    """Return edges of equal width, and the bin of each confidence as those rounded edges decide it."""
     fixed = np.asarray(np.arange(num_bins + 1) / num_bins, confidence.dtype)
     edges = jnp.asarray(fixed)
     if num_bins <= _FEW:
@@ -275,7 +285,7 @@ def width_l1(
     num_bins: int,
     closed: str,
 ) -> jax.Array:
-    """L1 calibration error in bins of equal width; of each group, if the inputs are `[n, groups]`.
+    """Compute the L1 error in bins of equal width; of each group, if the inputs are `[n, groups]`.
 
     `sum_b n_b/n |C_b - A_b|` is `sum_b |sum_{i in b} (confidence_i - correct_i)| / n`: one column to add
     up instead of `BinStats`' three, and no means.
@@ -292,7 +302,7 @@ def width_l1(
 
 
 def find_bin(inner_edges: jax.Array | np.ndarray, x: jax.Array, side: str) -> jax.Array:
-    """How many of the ascending edges are below each x (`side='left'`), or at most x (`'right'`)."""
+    """Return how many ascending edges are below each x (`side='left'`), or at most x (`'right'`)."""
     if inner_edges.shape[0] > _FEW:
         return jnp.searchsorted(jnp.asarray(inner_edges), x, side=side).astype(jnp.int32)
     # One comparison after the other: a loop over x that vectorizes, where a search does not.
@@ -306,7 +316,7 @@ def find_bin(inner_edges: jax.Array | np.ndarray, x: jax.Array, side: str) -> ja
 def cut_ranks(
     total: jax.Array, whole: jax.Array, b: jax.Array, num_bins: jax.Array | int
 ) -> jax.Array:
-    """The weight below the b-th cut of `total` into `num_bins` equal parts.
+    """Return the weight below the b-th cut of `total` into `num_bins` equal parts.
 
     Whole weights stand for repeated examples, which are not divided: the cut is rounded up.
     """
@@ -321,7 +331,7 @@ def cut_ranks(
 def _mass_sums(
     confidence: jax.Array, correct: jax.Array, weights: jax.Array | None, num_bins: int
 ) -> tuple[jax.Array, list[jax.Array]]:
-    """Edges and sums of bins of equal mass.
+    """Return edges and sums of bins of equal mass.
 
     Between bins b - 1 and b lies a threshold confidence, at a known rank. Every example is below,
     between or equal to the thresholds, so only the confidences are sorted and the sums are taken over
@@ -355,7 +365,7 @@ def _mass_sums(
 def _thresholds(
     confidence: jax.Array, weights: jax.Array | None, num_bins: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """For each inner boundary: the confidences on either side of it and its rank, `[num_bins - 1]`.
+    """Return the confidences on either side of each inner boundary and its rank `[num_bins - 1]`.
 
     Where no example is left above the boundary the confidence above is 2, beyond all.
     """

@@ -5,7 +5,7 @@ except `classwise_ece`; all are fractions.
 """
 
 from functools import partial
-from typing import Any
+from typing import Unpack
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +16,13 @@ from calib_jax._arrays import (
     as_logits,
     as_weights,
     check_labels,
+    check_probs,
     indicator,
     nan_where_invalid,
 )
 from calib_jax._hints import check_choice
 from calib_jax.metrics._binning import (
+    Binning,
     BinStats,
     bin_stats,
     check_binary,
@@ -43,7 +45,9 @@ def ece(
     weights: ArrayLike | None = None,
     norm: float = 1,
 ) -> jax.Array:
-    """Expected calibration error: `(sum_b n_b/n |confidence_b - accuracy_b|^norm)^(1/norm)`.
+    """Compute the expected calibration error.
+
+    That is `(sum_b n_b/n |confidence_b - accuracy_b|^norm)^(1/norm)`.
 
     Args:
       confidence: `[n]` in [0, 1].
@@ -53,6 +57,9 @@ def ece(
 
     Returns:
       scalar in [0, 1]
+
+    References:
+      Naeini et al., 2015 (AAAI); Guo et al., 2017, arXiv:1706.04599.
 
     >>> round(float(metrics.ece([0.9, 0.9, 0.6, 0.6], [1, 1, 1, 0])), 3)
     0.1
@@ -65,8 +72,8 @@ def ece(
     ).ece(norm)
 
 
-def mce(confidence: ArrayLike, correct: ArrayLike, **binning: Any) -> jax.Array:
-    """Maximum calibration error: the largest |confidence - accuracy| of a non-empty bin.
+def mce(confidence: ArrayLike, correct: ArrayLike, **binning: Unpack[Binning]) -> jax.Array:
+    """Compute the maximum calibration error: the largest |confidence - accuracy| of a non-empty bin.
 
     Args:
       confidence: `[n]` in [0, 1].
@@ -75,6 +82,9 @@ def mce(confidence: ArrayLike, correct: ArrayLike, **binning: Any) -> jax.Array:
 
     Returns:
       scalar in [0, 1]
+
+    References:
+      Naeini et al., 2015 (AAAI).
 
     >>> round(float(metrics.mce([0.9, 0.9, 0.6, 0.6], [1, 0, 1, 0])), 3)
     0.4
@@ -91,17 +101,22 @@ def classwise_ece(
     closed: str = "right",
     weights: ArrayLike | None = None,
     norm: float = 1,
+    check: bool = True,
 ) -> jax.Array:
-    """Mean over the classes of the ECE of `p_k` against `[y == k]` (static calibration error).
+    """Compute the mean over the classes of the ECE of `p_k` against `[y == k]` (static error).
 
     Args:
       probs: `[n, num_classes]`.
       labels: integers `[n]`; classes without an example count too.
       num_bins, scheme, closed, weights: as in `bin_stats`, for each class.
       norm: as in `ece`.
+      check: whether logits in place of probabilities are refused; inside jit they never are.
 
     Returns:
       scalar in [0, 1]
+
+    References:
+      Nixon et al., 2019, arXiv:1904.01685 (SCE); Kull et al., 2019, arXiv:1910.12656.
 
     >>> round(float(metrics.classwise_ece([[0.9, 0.1], [0.2, 0.8]], [0, 1])), 3)
     0.15
@@ -109,6 +124,8 @@ def classwise_ece(
     probs = as_logits(probs)
     labels = as_hard_labels(labels, probs)
     check_labels(labels, probs, weights)
+    if check:
+        check_probs(probs, weights)
     check_binning(num_bins, scheme, closed)
     return _classwise_ece(
         probs, labels, weights, num_bins=num_bins, scheme=scheme, closed=closed, norm=norm
@@ -150,7 +167,7 @@ def ece_debiased(
     weights: ArrayLike | None = None,
     norm: int = 2,
 ) -> jax.Array:
-    """ECE less the part that sampling noise alone would show (Kumar et al.).
+    """Compute the ECE less the part that sampling noise alone would show.
 
     norm 2: `sqrt(sum_b w_b ((C_b - A_b)^2 - A_b (1 - A_b) / (n_b - 1)))`; a bin with fewer than two
     examples says nothing about its noise and contributes 0.
@@ -171,7 +188,7 @@ def ece_debiased(
       scalar
 
     References:
-      Kumar et al., 2019 (NeurIPS).
+      Kumar et al., 2019, arXiv:1909.10155.
 
     >>> round(float(metrics.ece_debiased([0.9] * 4, [0, 0, 0, 0], num_bins=1)), 3)
     0.9
@@ -203,7 +220,7 @@ def ece_sweep(
     weights: ArrayLike | None = None,
     max_bins: int = 4096,
 ) -> jax.Array:
-    """ECE with the largest number of bins whose accuracies still rise (Roelofs et al.).
+    """Compute the ECE with the largest number of bins whose accuracies still rise.
 
     Bins are tried from 2 on; the first number that gives two non-empty bins with falling accuracy
     ends the sweep, and the ECE is that of the number before. Examples are sorted and summed up once;
@@ -219,6 +236,9 @@ def ece_sweep(
 
     Returns:
       scalar in [0, 1]
+
+    References:
+      Roelofs et al., 2022, arXiv:2012.08668.
 
     >>> round(float(metrics.ece_sweep([0.9, 0.9, 0.6, 0.6], [1, 1, 1, 0])), 3)
     0.1
@@ -264,7 +284,7 @@ class _Cumulative:
         self.whole = None if weights is None else jnp.all(weights == jnp.round(weights))
 
     def bins(self, num_bins: jax.Array, limit: int, scheme: str) -> BinStats:
-        """`num_bins` (traced) bins in arrays of static size `limit`; the surplus ones are empty."""
+        """Return `num_bins` (traced) bins in arrays of static size `limit`, the others empty."""
         b = jnp.minimum(jnp.arange(limit + 1, dtype=jnp.int32), num_bins)
         if scheme == "width":
             edges = b.astype(self.count.dtype) / num_bins.astype(self.count.dtype)
@@ -294,7 +314,7 @@ class _Cumulative:
 
 
 def _folded_normal_mean(mean: jax.Array, sd: jax.Array) -> jax.Array:
-    """`E|x|` for x normal; |mean| where there is no spread."""
+    """Return `E|x|` for x normal; |mean| where there is no spread."""
     safe = jnp.where(sd > 0, sd, 1.0)
     z = mean / safe
     spread = safe * jnp.sqrt(2 / jnp.pi) * jnp.exp(-(z**2) / 2)

@@ -23,7 +23,7 @@ from calib_jax.metrics._binning import bin_sums
 def accuracy(
     logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:
-    """Fraction of rows whose first largest logit is the label.
+    """Compute the fraction of rows whose first largest logit is the label.
 
     Args:
       logits: `[n, num_classes]`; probabilities serve as well.
@@ -51,7 +51,7 @@ def _accuracy(logits: jax.Array, labels: jax.Array, weights: jax.Array | None) -
 def confusion_matrix(
     logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:
-    """Counts by true class (rows) and predicted class (columns).
+    """Count by true class (rows) and predicted class (columns).
 
     Args:
       logits: `[n, num_classes]`; probabilities serve as well.
@@ -79,7 +79,7 @@ def f1(
     *,
     weights: ArrayLike | None = None,
 ) -> jax.Array:
-    """F1 score averaged over classes; a class neither present nor predicted scores 0.
+    """Compute the F1 score averaged over classes; a class neither present nor predicted scores 0.
 
     Args:
       logits: `[n, num_classes]`; probabilities serve as well.
@@ -111,7 +111,7 @@ def f1(
 def _classes(
     logits: jax.Array, labels: ArrayLike, weights: ArrayLike | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Label, predicted class and weight of each row `[n]`; the weight of a label that is none is NaN."""
+    """Return label, predicted class and weight of each row `[n]`; the weight is NaN for no class."""
     labels = as_hard_labels(labels, logits)
     check_labels(labels, logits, weights)
     weight = as_weights(weights, labels.shape, logits.dtype)

@@ -58,6 +58,10 @@ _ALL = (
         "mean probability of the predicted class",
     ),
     Metric(
+        "gap", "confidence − accuracy", "gap", "%", None,
+        "mean confidence less accuracy: above zero overconfident, below zero underconfident",
+    ),
+    Metric(
         "nll", "NLL (nats)", "NLL", "nats", False,
         "mean negative log likelihood of the labels, in nats",
     ),
@@ -117,12 +121,72 @@ _ALL = (
     ),
     Metric("error", "error", "error", "%", False, "share of wrong predictions"),
     Metric(
+        "disagreement", "disagreement of the seeds", "disagreement", "%", None,
+        "share of pairs of seeds that predict different classes for an example",
+    ),
+    Metric(
+        "mutual_information", "mutual information (nats)", "mutual information", "nats", None,
+        "entropy of the seeds' mean probabilities less their mean entropy: what the seeds disagree on",
+    ),
+    Metric(
         "auroc", "AUROC", "AUROC", "%", True,
         "how often an example of another set scores higher than one of the test set",
     ),
     Metric(
         "fpr95", "FPR95", "FPR95", "%", False,
         "share of test examples that score as high as 95 % of another set do",
+    ),
+    Metric(
+        "base_rate", "positive labels", "positive labels", "%", None,
+        "share of the examples whose label is 1",
+    ),
+    Metric(
+        "mean_positive", "mean P(y=1)", "mean P(y=1)", "%", None,
+        "mean probability of the label being 1; calibrated predictions have that of the labels",
+    ),
+    Metric(
+        "f1_positive", "F1 of y=1", "F1 of y=1", "%", True,
+        "harmonic mean of precision and recall of the positive labels",
+    ),
+    Metric(
+        "brier_positive", "Brier of P(y=1)", "Brier of P(y=1)", "", False,
+        "squared distance between the probability of the label being 1 and the label",
+    ),
+    Metric(
+        "ece_positive", "ECE-15 of P(y=1)", "ECE of P(y=1)", "%", False,
+        "mean |P(y=1) − share of positive labels| over 15 bins of equal width",
+    ),
+    Metric(
+        "ece_positive_mass", "ECE-15 of P(y=1) equal mass", "ECE of P(y=1) equal mass", "%", False,
+        "mean |P(y=1) − share of positive labels| over 15 bins of equally many examples",
+    ),
+    Metric(
+        "smooth_ece_positive", "smooth ECE of P(y=1)", "smooth ECE of P(y=1)", "%", False,
+        "smooth ECE of the probability of the label being 1",
+    ),
+    Metric(
+        "ece_top", "ECE-15 of max(p, 1−p)", "ECE of max(p, 1−p)", "%", False,
+        "ECE of the confidence in the likelier of the two outcomes: that of a classifier of two classes",
+    ),
+    Metric(
+        "auroc_positive", "AUROC of y=1", "AUROC of y=1", "%", True,
+        "how often an example whose label is 1 has a higher probability than one whose label is 0",
+    ),
+    Metric(
+        "coverage", "coverage", "coverage", "%", None,
+        "how often the label is in the predicted set; the set promises a value, more is not better",
+    ),
+    Metric(
+        "set_size", "set size", "set size", "", False,
+        "mean number of classes in the predicted set",
+    ),
+    Metric(
+        "worst_class_coverage", "worst-class coverage", "worst-class coverage", "%", True,
+        "coverage of the class that is covered least",
+    ),
+    Metric(
+        "size_stratified_coverage", "size-stratified coverage", "size-stratified coverage", "%", True,
+        "coverage of the set sizes that are covered least",
     ),
 )  # fmt: skip
 

@@ -38,7 +38,7 @@ def smooth_ece(
     bandwidth: ArrayLike | None = None,
     weights: ArrayLike | None = None,
 ) -> jax.Array:
-    """Smooth ECE (Błasiok & Nakkiran): the integral of the |smoothed residual|.
+    """Compute the smooth ECE: the integral of the |smoothed residual|.
 
     The residuals `confidence - correct` are smoothed with a Gaussian kernel reflected at 0 and 1.
 
@@ -51,6 +51,9 @@ def smooth_ece(
 
     Returns:
       scalar in [0, 1]
+
+    References:
+      Błasiok & Nakkiran, 2023, arXiv:2309.12236.
 
     >>> round(float(metrics.smooth_ece([0.9, 0.9], [1, 0])), 2)
     0.4
@@ -66,7 +69,7 @@ def smooth_curve(
     bandwidth: ArrayLike | None = None,
     weights: ArrayLike | None = None,
 ) -> SmoothCurve:
-    """The kernel-smoothed reliability curve behind `smooth_ece`. Arguments as there.
+    """Compute the kernel-smoothed reliability curve behind `smooth_ece`. Arguments as there.
 
     The cosines `cos(pi k t)` are the eigenfunctions of smoothing with a reflected Gaussian: the
     residuals are put on a fine grid once, and each bandwidth costs a product and an inverse cosine

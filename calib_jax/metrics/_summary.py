@@ -4,7 +4,13 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_hard_labels, as_logits, check_labels, weighted_mean
+from calib_jax._arrays import (
+    as_hard_labels,
+    as_logits,
+    check_labels,
+    check_not_probs,
+    weighted_mean,
+)
 from calib_jax.metrics._binning import bin_stats
 from calib_jax.metrics._calibration import classwise_ece, ece, ece_debiased, ece_sweep
 from calib_jax.metrics._classification import accuracy, f1
@@ -15,9 +21,13 @@ from calib_jax.metrics._top_label import top_label
 
 
 def summary(
-    logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    check: bool = True,
 ) -> dict[str, jax.Array]:
-    """Accuracy, proper scores, calibration errors and selective risk in one dict of scalars.
+    """Compute accuracy, proper scores, calibration errors and selective risk.
 
     Calibration is top-label with 15 right-closed bins unless the name says otherwise; a number for
     ECE alone can be had by predicting the base rate, which is why the others stand beside it.
@@ -26,6 +36,7 @@ def summary(
       logits: `[n, num_classes]`; log-probabilities serve as well.
       labels: integers `[n]`.
       weights: `[n]`, 0 for padding.
+      check: whether probabilities in place of logits are refused; inside jit they never are.
 
     Returns:
       `{name: scalar}`, fractions
@@ -37,6 +48,8 @@ def summary(
     logits = as_logits(logits)
     labels = as_hard_labels(labels, logits)
     check_labels(labels, logits, weights)
+    if check:
+        check_not_probs(logits, weights)
     return _summary(logits, labels, weights)
 
 

@@ -11,6 +11,8 @@ from calib_jax._arrays import (
     as_logits,
     below_top,
     check_labels,
+    check_not_probs,
+    check_probs,
     correct_prediction,
     is_soft,
     nan_where_invalid,
@@ -18,12 +20,15 @@ from calib_jax._arrays import (
 )
 
 
-def top_label(logits: ArrayLike, labels: ArrayLike) -> tuple[jax.Array, jax.Array]:
+def top_label(
+    logits: ArrayLike, labels: ArrayLike, *, check: bool = True
+) -> tuple[jax.Array, jax.Array]:
     """Return the confidence of the predicted class and whether the prediction is right.
 
     Args:
       logits: `[batch, num_classes]`.
       labels: integers `[batch]` or soft `[batch, num_classes]` (their largest class counts).
+      check: whether probabilities are refused; inside jit they never are.
 
     Returns:
       confidence `[batch]`, correct `[batch]` in {0, 1}
@@ -33,27 +38,34 @@ def top_label(logits: ArrayLike, labels: ArrayLike) -> tuple[jax.Array, jax.Arra
     ([0.881, 0.731], [1.0, 0.0])
     """
     logits = as_logits(logits)
+    if check:
+        check_not_probs(logits, instead="metrics.top_label_probs")
     labels = as_labels(labels, logits)
     check_labels(labels, logits)
-    return _top_label(logits, labels)
+    return top_label_of(logits, labels)
 
 
 @partial(jax.jit, inline=True)
-def _top_label(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+def top_label_of(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return `top_label` of arrays that were checked."""
     _, correct = _first_max(logits, labels)
     distance, numeric = below_top(logits)
     confidence = 1 / jnp.sum(jnp.exp(distance), axis=-1)
     return jnp.where(numeric, confidence, jnp.nan), correct
 
 
-def top_label_probs(probs: ArrayLike, labels: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    """Return `top_label` for probabilities `[batch, num_classes]`.
+def top_label_probs(
+    probs: ArrayLike, labels: ArrayLike, *, check: bool = True
+) -> tuple[jax.Array, jax.Array]:
+    """Return `top_label` for probabilities `[batch, num_classes]`; `check` refuses logits.
 
     >>> confidence, correct = metrics.top_label_probs([[0.75, 0.25]], [1])
     >>> confidence.tolist(), correct.tolist()
     ([0.75], [0.0])
     """
     probs = as_logits(probs)
+    if check:
+        check_probs(probs)
     labels = as_labels(labels, probs)
     check_labels(labels, probs)
     return _first_max(probs, labels)
@@ -61,7 +73,7 @@ def top_label_probs(probs: ArrayLike, labels: ArrayLike) -> tuple[jax.Array, jax
 
 @partial(jax.jit, inline=True)
 def _first_max(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The largest score, and whether the first class that has it is the label (NaN: no class)."""
+    """Return the largest score, and whether its first class is the label (NaN: no class)."""
     top = jnp.max(scores, axis=-1)
     if scores.shape[-1] < 32:
         return top, correct_prediction(scores, labels)

@@ -1,7 +1,7 @@
 """Networks by name."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -14,29 +14,25 @@ from calib_jax.models._mlp import MLP
 from calib_jax.models._resnet import HE_FAN_OUT, ResNet
 from calib_jax.models._text_classifier import DEFAULT_HEAD, TextClassifier
 from calib_jax.models._text_cnn import TextCNN
+from calib_jax.models._vit import ViT, ViTConfig
 from calib_jax.models._wide_resnet import WideResNet
 
 _RESNET_110 = (3, 4, 26, 3)  # bottleneck blocks: the AdaFocal paper's network of that name
-_TINY: dict[str, Any] = {"pool": 2, "kernel_init": HE_FAN_OUT}
-
-
-def _basic(stages: int, widths: tuple[int, ...], **kwargs: Any) -> Callable[..., nn.Module]:
-    """Return a builder of a ResNet with two-convolution blocks and a stem of 16 channels."""
-    return partial(
-        ResNet, stages=(stages,) * 3, widths=widths, bottleneck=False, stem_width=16, **kwargs
-    )
-
+_basic = partial(ResNet, bottleneck=False, stem_width=16)  # blocks of two convolutions
+_tiny = partial(ResNet, pool=2, kernel_init=HE_FAN_OUT)
 
 _IMAGE: dict[str, Callable[..., nn.Module]] = {
     "mlp": MLP,
-    "resnet20": _basic(3, (16, 32, 64)),
+    "resnet20": partial(_basic, stages=(3, 3, 3), widths=(16, 32, 64)),
     "resnet50": ResNet,
     "resnet110": partial(ResNet, stages=_RESNET_110),
-    "resnet50_tiny": partial(ResNet, **_TINY),
-    "resnet110_tiny": partial(ResNet, stages=_RESNET_110, **_TINY),
+    "resnet50_tiny": _tiny,
+    "resnet110_tiny": partial(_tiny, stages=_RESNET_110),
     "resnet50_imagenet": partial(ResNet, stem="imagenet"),
     "resnet110_imagenet": partial(ResNet, stages=_RESNET_110, stem="imagenet"),
-    "wide_resnet_26_10": _basic(4, (160, 320, 640), kernel_init=HE_FAN_OUT),
+    "wide_resnet_26_10": partial(
+        _basic, stages=(4, 4, 4), widths=(160, 320, 640), kernel_init=HE_FAN_OUT
+    ),
     "wide_resnet_28_10": WideResNet,
     "densenet121": DenseNet,
     "densenet121_imagenet": partial(DenseNet, stem="imagenet"),
@@ -54,21 +50,40 @@ _BASE = EncoderConfig(
     pad_token_id=0,
     embedding_size=768,
 )
-_TEXT = {
+_ROBERTA = dataclasses.replace(
+    _BASE,
+    model_type="roberta",
+    vocab_size=50265,
+    max_position_embeddings=514,
+    type_vocab_size=1,
+    pad_token_id=1,
+    layer_norm_eps=1e-5,
+)
+# By Hugging Face model type.
+_TRANSFORMERS: dict[str, EncoderConfig | ViTConfig] = {
     "bert": _BASE,
-    "roberta": dataclasses.replace(
-        _BASE,
-        model_type="roberta",
-        vocab_size=50265,
-        max_position_embeddings=514,
-        type_vocab_size=1,
-        pad_token_id=1,
-        layer_norm_eps=1e-5,
-    ),
+    "roberta": _ROBERTA,
+    "xlm-roberta": dataclasses.replace(_ROBERTA, model_type="xlm-roberta", vocab_size=250002),
     "electra": dataclasses.replace(_BASE, model_type="electra"),
+    "distilbert": dataclasses.replace(
+        _BASE,
+        model_type="distilbert",
+        num_hidden_layers=6,
+        type_vocab_size=0,
+        classifier_dropout=0.2,
+    ),
+    "vit": ViTConfig(
+        model_type="vit",
+        hidden_size=768,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        intermediate_size=3072,
+        image_size=224,
+        patch_size=16,
+    ),
 }
 
-NAMES = (*_TEXT, *_IMAGE, "text_cnn")
+NAMES = (*DEFAULT_HEAD, *_IMAGE, "vit", "text_cnn")
 
 
 def create(name: str, num_classes: int, **options: Any) -> nn.Module:
@@ -77,8 +92,9 @@ def create(name: str, num_classes: int, **options: Any) -> nn.Module:
     Args:
       name: Name of the network, one of `NAMES`.
       num_classes: Number of logits.
-      **options: Attributes of the module (`dtype`, …); for an encoder also the fields of its
-        `EncoderConfig` (defaults are those of the base size), `head` (see `HEADS`) and `remat`.
+      **options: Attributes of the module (`dtype`, …); for a transformer also the fields of its
+        `EncoderConfig` or `ViTConfig` (defaults are those of the base size) and `remat`, for one on
+        texts `head` (see `HEADS`).
 
     Returns:
       A Flax module with the methods `embed`, `features` and `head`.
@@ -93,21 +109,26 @@ def create(name: str, num_classes: int, **options: Any) -> nn.Module:
         return _IMAGE[name](num_classes=num_classes, **options)
     if name == "text_cnn":
         return TextCNN(num_classes, **options)
-    sizes = _field_names(EncoderConfig) & options.keys()
+    base = _TRANSFORMERS[name]
+    sizes = {key: options.pop(key) for key in _field_names(type(base)) & options.keys()}
+    if isinstance(base, ViTConfig):
+        return ViT(dataclasses.replace(base, **sizes), num_classes, **options)
     if "hidden_size" in sizes:
-        options.setdefault("embedding_size", options["hidden_size"])
-        sizes.add("embedding_size")
-    config = dataclasses.replace(_TEXT[name], **{k: options.pop(k) for k in sizes})
+        sizes.setdefault("embedding_size", sizes["hidden_size"])
     head = options.pop("head", DEFAULT_HEAD[name])
-    return TextClassifier(config, num_classes, head, **options)
+    return TextClassifier(dataclasses.replace(base, **sizes), num_classes, head, **options)
 
 
-def _check_options(name: str, options: dict[str, Any]) -> None:
-    builder: Any = _IMAGE.get(name, TextCNN if name == "text_cnn" else TextClassifier)
-    known = _field_names(getattr(builder, "func", builder))
+def _check_options(name: str, options: Iterable[str]) -> None:
+    if name in _TRANSFORMERS:
+        base = _TRANSFORMERS[name]
+        known = _field_names(type(base)) | _field_names(ViT)
+        if isinstance(base, EncoderConfig):
+            known |= {"head"}
+    else:
+        builder = _IMAGE.get(name, TextCNN)
+        known = _field_names(getattr(builder, "func", builder))
     known -= {"parent", "name", "num_classes", "config"}
-    if name in _TEXT:
-        known = known - {"head_kind"} | {"head"} | _field_names(EncoderConfig)
     for option in options:
         if option not in known:
             raise ValueError(
@@ -115,5 +136,5 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
             )
 
 
-def _field_names(kind: Any) -> set[str]:
-    return {field.name for field in dataclasses.fields(kind)}
+def _field_names(cls: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(cls)}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from calib_jax.models._resnet import (
     ImageNetwork,
@@ -20,7 +21,7 @@ class DenseLayer(nn.Module):
     """Norm, relu, 1x1 to 4 x growth, norm, relu, 3x3 to the growth; concatenated with the input."""
 
     growth: int
-    dtype: object
+    dtype: DTypeLike
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool) -> jax.Array:
@@ -35,7 +36,7 @@ class DenseLayer(nn.Module):
 class Transition(nn.Module):
     """Norm, relu, 1x1 to half the channels, 2x2 average."""
 
-    dtype: object
+    dtype: DTypeLike
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool) -> jax.Array:

@@ -1,7 +1,9 @@
-"""Load and save parameters as Hugging Face folders: `config.json` and safetensors, never a pickle."""
+"""Load and save networks in the Hugging Face layout: `config.json` and safetensors, never a pickle."""
 
 import json
+import os
 import pathlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -9,13 +11,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
+from jax.typing import DTypeLike
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
+from calib_jax._io import write_atomic, write_json
 from calib_jax.models._encoder import Encoder, EncoderConfig
+from calib_jax.models._hub import find_pretrained
 from calib_jax.models._text_classifier import DEFAULT_HEAD, TextClassifier
+from calib_jax.models._torch_names import ARCHITECTURES, POOLERS, HubModule, TorchNames
+from calib_jax.models._transformer import Json, TransformerConfig
+from calib_jax.models._vit import VisionEncoder, ViT, ViTConfig
 
-Params = dict[str, Any]
+Params = dict[str, Any]  # nested, with arrays as leaves
+Shapes = Mapping[str, jax.ShapeDtypeStruct]
+Tensors = dict[str, np.ndarray]
 
 # Tensors of pre-training tasks and buffers, which a classifier does not use.
 _IGNORED = (
@@ -24,115 +34,226 @@ _IGNORED = (
     "discriminator_predictions.",
     "generator_predictions.",
     "generator_lm_head.",
+    "vocab_transform.",
+    "vocab_layer_norm.",
+    "vocab_projector.",
+    "decoder.",
     "embeddings.position_ids",
+    "embeddings.mask_token",
 )
 
-# Suffix of the PyTorch class that computes a head. Our logits are those of token classification for the
-# first token.
+# Suffix of the PyTorch class that computes a head. Our logits of a linear head on a text are those of
+# token classification for the first token.
 _TASK = {
     "linear": "ForTokenClassification",
     "pooler": "ForSequenceClassification",
     "dense_tanh": "ForSequenceClassification",
     "dense_gelu": "ForSequenceClassification",
+    "dense_relu": "ForSequenceClassification",
     "multiple_choice": "ForMultipleChoice",
 }
-_CLASS_NAME = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra"}
 
 
 def load_pretrained(
-    path: str | pathlib.Path,
+    path_or_id: str | os.PathLike[str],
     num_classes: int | None = None,
     *,
     head: str | None = None,
-    dtype: Any = jnp.float32,
+    dtype: DTypeLike = jnp.float32,
     remat: bool = False,
     seed: int = 0,
 ) -> tuple[nn.Module, Params]:
-    """Load an encoder, or a classifier on top of one, from a folder in the Hugging Face layout.
+    """Load an encoder of texts or images, or a classifier on top of one.
 
     Args:
-      path: Folder with `config.json` and `model.safetensors` (or shards with their index).
-      num_classes: Number of classes of a `TextClassifier`. A head of the same kind in the folder is
-        used, its last layer only if the number of classes agrees; other layers are initialized at
-        random. `None`: a classifier if the folder contains one, otherwise the bare `Encoder`.
-      head: Name of the head, one of `HEADS`; `None` means the folder's, or else the architecture's
-        default.
+      path_or_id: Folder with `config.json` and `model.safetensors` (or shards with their index), or
+        an id of the Hugging Face Hub, `org/name` or `org/name@revision`; see `find_pretrained`.
+      num_classes: Number of classes of a `TextClassifier` or `ViT`. A head of the same kind in the
+        folder is used, its last layer only if the number of classes agrees; other layers are
+        initialized at random. `None`: a classifier if the folder contains one, otherwise the bare
+        `Encoder` or `VisionEncoder`.
+      head: Name of a text classifier's head, one of `HEADS`; `None` means the folder's, or else the
+        architecture's default.
       dtype: Type of the activations.
       remat: Whether to recompute activations, as in `Encoder`.
       seed: Seed of layers that are not in the folder.
 
     Returns:
       The module and its float32 parameters, for `module.apply({"params": params}, …)`.
+
+    >>> import tempfile
+    >>> from calib_jax import models
+    >>> sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8}
+    >>> module = models.create("bert", 2, vocab_size=20, num_hidden_layers=1, **sizes)
+    >>> ids = jnp.ones((1, 3), jnp.int32)
+    >>> params = module.init(jax.random.key(0), ids, ids)["params"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     models.save_pretrained(folder, module, params)
+    ...     encoder, _ = models.load_pretrained(folder)
+    ...     fresh, _ = models.load_pretrained(folder, num_classes=5)
+    >>> encoder == module, fresh.num_classes
+    (True, 5)
     """
-    path = pathlib.Path(path)
+    path = find_pretrained(path_or_id).folder
     settings = _read_config(path)
-    config = EncoderConfig.from_json(settings)
-    tensors = _read_tensors(path, config.model_type)
+    is_vit = settings.get("model_type") == "vit"
+    config = (ViTConfig if is_vit else EncoderConfig).from_json(settings)
+    tensors = _read_tensors(path, ARCHITECTURES[config.model_type].prefix)
     stored = _stored_head(settings, tensors)
-    kind = head or stored or DEFAULT_HEAD[config.model_type]
+    if isinstance(config, ViTConfig) and head not in (None, "linear"):
+        raise ValueError(f"head={head!r}: a ViT has only 'linear'")
+    kind = head or stored or DEFAULT_HEAD.get(config.model_type, "linear")
     if num_classes is None and stored == kind:
         num_classes = _stored_classes(settings, tensors, kind)
     if num_classes is None and head is not None:
         raise ValueError(f"{path}: has no {head!r} head; set num_classes for a new one")
     if stored != kind:  # the last layer of another kind of head was trained on other features
         tensors = {n: t for n, t in tensors.items() if not n.startswith("classifier.")}
-    module: Encoder | TextClassifier = (
-        Encoder(config, dtype, remat)
-        if num_classes is None
-        else TextClassifier(config, num_classes, kind, dtype, remat)
-    )
+    module: HubModule
+    if isinstance(config, ViTConfig):
+        module = (
+            VisionEncoder(config, dtype, remat)
+            if num_classes is None
+            else ViT(config, num_classes, dtype, remat)
+        )
+    else:
+        module = (
+            Encoder(config, dtype, remat)
+            if num_classes is None
+            else TextClassifier(config, num_classes, kind, dtype, remat)
+        )
     return module, _fill(module, tensors, path, seed)
 
 
-def save_pretrained(path: str | pathlib.Path, module: nn.Module, params: Params) -> None:
+def image_statistics(
+    path_or_id: str | os.PathLike[str],
+) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Return mean and standard deviation of each channel, for pixels in [0, 1].
+
+    Args:
+      path_or_id: Folder or id, as in `load_pretrained`.
+
+    Returns:
+      What `preprocessor_config.json` says, or `None` if there is no such file.
+
+    >>> import tempfile
+    >>> settings = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.2, 0.2]}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_json(pathlib.Path(folder, "preprocessor_config.json"), settings)
+    ...     image_statistics(folder)
+    ((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
+    """
+    file = find_pretrained(path_or_id).folder / "preprocessor_config.json"
+    if not file.is_file():
+        return None
+    settings = _read_json(file)
+    if not settings.get("do_normalize", True):
+        return (0.0,), (1.0,)
+    if "image_mean" not in settings or "image_std" not in settings:
+        raise ValueError(f"{file}: expected image_mean and image_std")
+    if not np.isclose(settings.get("rescale_factor", 1 / 255), 1 / 255):
+        raise ValueError(f"{file}: rescale_factor={settings['rescale_factor']}: expected 1/255")
+    return tuple(settings["image_mean"]), tuple(settings["image_std"])
+
+
+def save_pretrained(
+    path: str | os.PathLike[str],
+    module: object,
+    params: Params,
+    *,
+    label_names: Sequence[str] | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> None:
     """Write a folder that `load_pretrained` and PyTorch `transformers` load.
 
-    In PyTorch a linear head is token classification, whose first token has our logits, and a bare
-    encoder loads without warnings with `AutoModel.from_pretrained(path, add_pooling_layer=False)`.
+    In PyTorch a text's linear head is token classification, whose first token has our logits, and a
+    bare encoder loads without warnings with
+    `AutoModel.from_pretrained(path, add_pooling_layer=False)`.
 
     Args:
       path: Folder for `config.json` and `model.safetensors`.
-      module: `Encoder`, or `TextClassifier` with a head that PyTorch has for its architecture.
+      module: `Encoder`, `VisionEncoder`, `ViT`, or `TextClassifier` with a head that PyTorch has for
+        its architecture.
       params: Parameters of the module.
+      label_names: Names of the classes.
+      mean: Mean of each image channel, for `preprocessor_config.json`.
+      std: Standard deviation of each image channel.
+
+    >>> import tempfile
+    >>> from calib_jax import models
+    >>> sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8}
+    >>> module = models.create("vit", 3, image_size=8, patch_size=4, num_hidden_layers=1, **sizes)
+    >>> params = module.init(jax.random.key(0), jnp.zeros((1, 8, 8, 3)))["params"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     models.save_pretrained(folder, module, params, label_names=("cat", "dog", "owl"))
+    ...     sorted(path.name for path in pathlib.Path(folder).iterdir())
+    ['config.json', 'model.safetensors']
     """
-    if not isinstance(module, Encoder | TextClassifier):
-        raise ValueError(f"module is {type(module).__name__}: expected Encoder or TextClassifier")
-    config = module.config
+    if not isinstance(module, HubModule):
+        raise ValueError(
+            f"module is {type(module).__name__}: expected Encoder, TextClassifier, VisionEncoder or ViT"
+        )
+    architecture = ARCHITECTURES[module.config.model_type]
     flat = traverse_util.flatten_dict(params, sep="/")
     shapes = _shapes(module)
     if flat.keys() != shapes.keys():
         different = ", ".join(sorted(flat.keys() ^ shapes.keys()))
         raise ValueError(f"params and module differ in {different}")
-    names = _names(module)
+    names = TorchNames(module)
     tensors = {}
     for key, value in flat.items():
-        for name, tensor in _to_torch(key, np.asarray(value, np.float32), names):
+        for name, tensor in names.to_torch(key, np.asarray(value, np.float32)):
             tensors[name] = np.ascontiguousarray(tensor)
-    settings = config.to_json()
+    settings = module.config.to_json()
     task = "Model"
-    if isinstance(module, TextClassifier):
-        kind, default = module.head_kind, DEFAULT_HEAD[config.model_type]
-        if kind not in ("linear", "multiple_choice", default):
-            raise ValueError(
-                f"head={kind!r}: PyTorch's {config.model_type} has linear, multiple_choice and {default}"
-            )
-        task = _TASK[kind]
-        outside = ("classifier.", "sequence_summary.")
+    if isinstance(module, TextClassifier | ViT):
+        task = _task(module)
+        outside = ("classifier.", "pre_classifier.", "sequence_summary.")
         tensors = {
-            n if n.startswith(outside) else f"{config.model_type}.{n}": t
+            n if n.startswith(outside) else f"{architecture.prefix}.{n}": t
             for n, t in tensors.items()
         }
-        labels = [f"LABEL_{i}" for i in range(module.num_classes)]
+        labels = label_names or [f"LABEL_{i}" for i in range(module.num_classes)]
         settings["id2label"] = {str(i): label for i, label in enumerate(labels)}
         settings["label2id"] = {label: i for i, label in enumerate(labels)}
-    settings["architectures"] = [_CLASS_NAME[config.model_type] + task]
+    settings["architectures"] = [architecture.class_name + task]
     path = pathlib.Path(path)
     path.mkdir(parents=True, exist_ok=True)
-    (path / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
-    save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+    if mean is not None and std is not None and isinstance(module, ViT | VisionEncoder):
+        write_json(path / "preprocessor_config.json", _preprocessor(module.config, mean, std))
+    write_json(path / "config.json", settings)
+    write_atomic(path / "model.safetensors", save(tensors, metadata={"format": "pt"}))
 
 
-def _read_config(path: pathlib.Path) -> dict[str, Any]:
+def _task(module: TextClassifier | ViT) -> str:
+    """Return the suffix of the PyTorch class that computes the module's logits."""
+    if isinstance(module, ViT):
+        return "ForImageClassification"
+    model_type, kind = module.config.model_type, module.head_kind
+    default = DEFAULT_HEAD[model_type]
+    if kind not in ("linear", "multiple_choice", default):
+        raise ValueError(
+            f"head={kind!r}: PyTorch's {model_type} has linear, multiple_choice and {default}"
+        )
+    return _TASK[kind]
+
+
+def _preprocessor(config: ViTConfig, mean: Sequence[float], std: Sequence[float]) -> Json:
+    """Return the content of `preprocessor_config.json`."""
+    return {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"height": config.image_size, "width": config.image_size},
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": list(mean),
+        "image_std": list(std),
+    }
+
+
+def _read_config(path: pathlib.Path) -> Json:
     file = path / "config.json"
     if not file.is_file():
         raise ValueError(
@@ -141,14 +262,14 @@ def _read_config(path: pathlib.Path) -> dict[str, Any]:
     return _read_json(file)
 
 
-def _read_json(file: pathlib.Path) -> dict[str, Any]:
+def _read_json(file: pathlib.Path) -> Json:
     try:
         return json.loads(file.read_text())
     except json.JSONDecodeError as error:
         raise ValueError(f"{file}: not valid JSON ({error})") from None
 
 
-def _read_tensors(path: pathlib.Path, model_type: str) -> dict[str, np.ndarray]:
+def _read_tensors(path: pathlib.Path, prefix: str) -> Tensors:
     """Read the folder's tensors as float32, under their names without a prefix such as `bert.`."""
     tensors = {}
     for file in _tensor_files(path):
@@ -156,7 +277,7 @@ def _read_tensors(path: pathlib.Path, model_type: str) -> dict[str, np.ndarray]:
             # The jax framework reads bfloat16, which numpy does not support.
             with safe_open(file, framework="flax") as archive:
                 for stored in archive.keys():  # noqa: SIM118
-                    name = stored.removeprefix(f"{model_type}.")
+                    name = stored.removeprefix(f"{prefix}.")
                     # Names of the first BERT releases.
                     name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
                     name = name.replace("LayerNorm.beta", "LayerNorm.bias")
@@ -185,7 +306,7 @@ def _tensor_files(path: pathlib.Path) -> list[pathlib.Path]:
     raise ValueError(f"{path}: neither model.safetensors nor model.safetensors.index.json there")
 
 
-def _stored_head(settings: dict[str, Any], tensors: dict[str, np.ndarray]) -> str | None:
+def _stored_head(settings: Json, tensors: Tensors) -> str | None:
     """Return the kind of head in the folder, or `None`."""
     if not any(name.startswith("classifier.") for name in tensors):
         return None
@@ -193,10 +314,10 @@ def _stored_head(settings: dict[str, Any], tensors: dict[str, np.ndarray]) -> st
     for kind in ("linear", "multiple_choice"):
         if architecture.endswith(_TASK[kind]):
             return kind
-    return DEFAULT_HEAD[settings["model_type"]]
+    return DEFAULT_HEAD.get(settings["model_type"], "linear")
 
 
-def _stored_classes(settings: dict[str, Any], tensors: dict[str, np.ndarray], kind: str) -> int:
+def _stored_classes(settings: Json, tensors: Tensors, kind: str) -> int:
     if kind == "multiple_choice":  # one logit in the tensors for any number of choices
         return len(settings.get("id2label", (0, 1)))
     for name in ("classifier.weight", "classifier.out_proj.weight"):
@@ -205,100 +326,48 @@ def _stored_classes(settings: dict[str, Any], tensors: dict[str, np.ndarray], ki
     raise ValueError("the folder's classifier has no output layer that could be read")
 
 
-def _names(module: Encoder | TextClassifier) -> dict[str, str]:
-    """Return a map from our module paths to PyTorch's; `{}` is the number of the layer."""
-    inside = "encoder/" if isinstance(module, TextClassifier) else ""
-    layer = "encoder.layer.{}."
-    names = {
-        "embeddings/word": "embeddings.word_embeddings",
-        "embeddings/position": "embeddings.position_embeddings",
-        "embeddings/token_type": "embeddings.token_type_embeddings",
-        "embeddings/norm": "embeddings.LayerNorm",
-        "embeddings/project": "embeddings_project",
-        "layers_{}/qkv": layer + "attention.self",
-        "layers_{}/out": layer + "attention.output.dense",
-        "layers_{}/attention_norm": layer + "attention.output.LayerNorm",
-        "layers_{}/up": layer + "intermediate.dense",
-        "layers_{}/down": layer + "output.dense",
-        "layers_{}/norm": layer + "output.LayerNorm",
-    }
-    names = {inside + ours: theirs for ours, theirs in names.items()}
-    if isinstance(module, Encoder):
-        return names
-    if module.head_kind in ("dense_tanh", "dense_gelu"):
-        return names | {"pool": "classifier.dense", "classifier": "classifier.out_proj"}
-    choice_of_electra = module.head_kind == "multiple_choice" and (
-        module.config.model_type == "electra"
-    )
-    pool = "sequence_summary.summary" if choice_of_electra else "pooler.dense"
-    return names | {"pool": pool, "classifier": "classifier"}
-
-
-def _translate(key: str, names: dict[str, str]) -> tuple[str, str]:
-    """Return PyTorch's module name and our leaf name of a parameter's path."""
-    owner, leaf = key.rsplit("/", 1)
-    parts = owner.split("/")
-    number = next((p.removeprefix("layers_") for p in parts if p.startswith("layers_")), "")
-    pattern = owner.replace(f"layers_{number}", "layers_{}") if number else owner
-    return names[pattern].format(number), leaf
-
-
-def _to_torch(key: str, value: np.ndarray, names: dict[str, str]) -> list[tuple[str, np.ndarray]]:
-    """Return PyTorch's tensors of one parameter with their names."""
-    theirs, leaf = _translate(key, names)
-    suffix = "bias" if leaf == "bias" else "weight"
-    if theirs.endswith("attention.self"):  # [hidden, 3, heads, width] or [3, heads, width]
-        parts = np.split(value, 3, axis=-3)
-        flat = [p.reshape(*p.shape[:-3], -1) for p in parts]
-        return [
-            (f"{theirs}.{n}.{suffix}", p.T)
-            for n, p in zip(("query", "key", "value"), flat, strict=True)
-        ]
-    if theirs.endswith("attention.output.dense") and leaf == "kernel":  # [heads, width, hidden]
-        value = value.reshape(-1, value.shape[-1])
-    return [(f"{theirs}.{suffix}", value.T if leaf == "kernel" else value)]
-
-
-def _shapes(module: Encoder | TextClassifier) -> dict[str, Any]:
+def _shapes(module: HubModule) -> Shapes:
     """Return paths and shapes of the module's parameters."""
-    choice = isinstance(module, TextClassifier) and module.head_kind == "multiple_choice"
-    ids = jnp.zeros((1, 2, 2) if choice else (1, 2), jnp.int32)
 
     def init(key: jax.Array) -> Params:
+        if isinstance(module, VisionEncoder | ViT):
+            c = module.config
+            image = jnp.zeros((1, c.image_size, c.image_size, c.num_channels))
+            return module.init(key, image)["params"]
+        choice = isinstance(module, TextClassifier) and module.head_kind == "multiple_choice"
+        ids = jnp.zeros((1, 2, 2) if choice else (1, 2), jnp.int32)
         return module.init(key, ids, jnp.ones_like(ids))["params"]
 
     return traverse_util.flatten_dict(jax.eval_shape(init, jax.random.key(0)), sep="/")
 
 
-def _fill(
-    module: Encoder | TextClassifier,
-    tensors: dict[str, np.ndarray],
-    path: pathlib.Path,
-    seed: int,
-) -> Params:
+def _fill(module: HubModule, tensors: Tensors, path: pathlib.Path, seed: int) -> Params:
     """Return the module's parameters: the folder's tensors, and random ones for a head that it lacks."""
-    names = _names(module)
+    shapes = _shapes(module)
+    names = TorchNames(module)
     in_folder = {name.rpartition(".")[0] for name in tensors}
-    wrong, used, loaded, fresh = [], set(), {}, {}
-    for key, shape in _shapes(module).items():
-        parts = _to_torch(key, np.broadcast_to(np.float32(0), shape.shape), names)
-        used |= {name for name, _ in parts}
+    wrong: list[str] = []
+    used: set[str] = set()
+    loaded, fresh = {}, {}
+    for key, shape in shapes.items():
+        wanted = names.to_torch(key, np.broadcast_to(np.float32(0), shape.shape))
+        used |= {name for name, _ in wanted}
         if key.startswith(("pool/", "classifier/")):
-            ((name, want),) = parts
+            ((name, want),) = wanted
             absent = name.rpartition(".")[0] not in in_folder
             classes = tensors.get(name, want).shape[:1]
             if absent or (key.startswith("classifier/") and classes != want.shape[:1]):
                 fresh[key] = shape
                 continue
-        for name, want in parts:
+        for name, want in wanted:
             if name not in tensors:
                 wrong.append(f"missing {name} {want.shape}")
             elif tensors[name].shape != want.shape:
                 wrong.append(f"{name} has shape {tensors[name].shape}, expected {want.shape}")
         if not wrong:
-            loaded[key] = _from_torch(key, [tensors[name] for name, _ in parts], shape.shape)
+            loaded[key] = names.from_torch(key, [tensors[name] for name, _ in wanted], shape.shape)
     # A pooler or a head that this module does not have is ignored; anything else is an error.
-    spare = {n for n in tensors if n.startswith(("pooler.", "classifier.", "sequence_summary."))}
+    spare = {n for n in tensors if n.startswith(("classifier.", *POOLERS))}
     wrong += [f"unexpected {name}" for name in sorted(tensors.keys() - used - spare)]
     if wrong:
         raise ValueError(f"{path}: does not fit {module.config.model_type}: " + "; ".join(wrong))
@@ -306,16 +375,7 @@ def _fill(
     return traverse_util.unflatten_dict(loaded | heads, sep="/")
 
 
-def _from_torch(key: str, tensors: list[Any], shape: tuple[int, ...]) -> jax.Array:
-    """Invert `_to_torch`."""
-    if len(tensors) == 3:
-        value = np.stack([t.T for t in tensors], axis=-2)  # [hidden, 3, hidden] or [3, hidden]
-    else:
-        value = tensors[0].T if key.endswith("/kernel") else tensors[0]
-    return jnp.asarray(value.reshape(shape))
-
-
-def _fresh(shapes: dict[str, Any], config: EncoderConfig, seed: int) -> dict[str, jax.Array]:
+def _fresh(shapes: Shapes, config: TransformerConfig, seed: int) -> dict[str, jax.Array]:
     """Initialize head parameters: small random kernels, zero biases."""
     result = {}
     for i, (key, shape) in enumerate(sorted(shapes.items())):

@@ -9,11 +9,12 @@ References:
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from flax.linen.initializers import Initializer
+from jax.typing import DTypeLike
 
 from calib_jax._hints import expected_one_of
 
@@ -35,7 +36,7 @@ class ImageNetwork(nn.Module):
     """
 
     num_classes: int
-    dtype: Any = jnp.float32
+    dtype: DTypeLike = jnp.float32
 
     def embed(self, images: jax.Array, train: bool = False) -> jax.Array:
         """Cast images to `dtype`: they are their own embedding."""
@@ -55,7 +56,12 @@ class ImageNetwork(nn.Module):
 
 
 def conv(
-    features: int, size: int, stride: int = 1, *, init: Any = UNIFORM_FAN_IN, dtype: Any
+    features: int,
+    size: int,
+    stride: int = 1,
+    *,
+    init: Initializer = UNIFORM_FAN_IN,
+    dtype: DTypeLike,
 ) -> nn.Conv:
     """Return a convolution without bias, padded by half the kernel size for any stride."""
     half = size // 2
@@ -77,7 +83,7 @@ def stem_shape(stem: str) -> tuple[int, int]:
     return _STEMS[stem]
 
 
-def batch_norm(dtype: Any) -> nn.BatchNorm:
+def batch_norm(dtype: DTypeLike) -> nn.BatchNorm:
     """Return batch norm with float32 statistics.
 
     Torch: the running variance is the unbiased estimate; here: it is the biased one that normalizes the
@@ -86,7 +92,7 @@ def batch_norm(dtype: Any) -> nn.BatchNorm:
     return nn.BatchNorm(momentum=0.9, epsilon=1e-5, dtype=dtype)
 
 
-def affine(features: int, init: Any = UNIFORM_FAN_IN) -> nn.Dense:
+def affine(features: int, init: Initializer = UNIFORM_FAN_IN) -> nn.Dense:
     """Return the float32 output layer."""
     return nn.Dense(features, kernel_init=init)
 
@@ -100,8 +106,8 @@ class Block(nn.Module):
     width: int
     stride: int
     bottleneck: bool
-    kernel_init: Any
-    dtype: Any
+    kernel_init: Initializer
+    dtype: DTypeLike
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool) -> jax.Array:
@@ -143,7 +149,7 @@ class ResNet(ImageNetwork):
     stem: str = "small"
     stem_width: int = 64
     pool: int = 1
-    kernel_init: Any = UNIFORM_FAN_IN
+    kernel_init: Initializer = UNIFORM_FAN_IN
 
     def setup(self) -> None:
         size, stride = stem_shape(self.stem)

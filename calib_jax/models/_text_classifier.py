@@ -1,13 +1,13 @@
 """Classifiers on top of an encoder: embed, features and head, each of which can be mixed."""
 
-from typing import Any
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from calib_jax._hints import expected_one_of
-from calib_jax.models._encoder import Dropout, Encoder, EncoderConfig, gelu
+from calib_jax.models._encoder import Encoder, EncoderConfig
+from calib_jax.models._transformer import Dropout, gelu, init
 
 # The layers of each head between the first token's hidden state and the last affine map.
 HEADS = {
@@ -15,9 +15,17 @@ HEADS = {
     "pooler": "dense, tanh; dropout before the affine map (BERT's default)",
     "dense_tanh": "dropout, dense, tanh; dropout before the affine map (RoBERTa's default)",
     "dense_gelu": "dropout, dense, gelu; dropout before the affine map (ELECTRA's default)",
-    "multiple_choice": "dense, tanh (ELECTRA: gelu), no dropout; one logit per choice",
+    "dense_relu": "dense, relu; dropout before the affine map (DistilBERT's default)",
+    "multiple_choice": "dense, tanh (or as in the default), no dropout; one logit per choice",
 }
-DEFAULT_HEAD = {"bert": "pooler", "roberta": "dense_tanh", "electra": "dense_gelu"}
+DEFAULT_HEAD = {
+    "bert": "pooler",
+    "roberta": "dense_tanh",
+    "xlm-roberta": "dense_tanh",
+    "electra": "dense_gelu",
+    "distilbert": "dense_relu",
+}
+_ACTIVATION = {"dense_gelu": gelu, "dense_relu": nn.relu}  # of other heads: tanh
 
 
 class TextClassifier(nn.Module):
@@ -37,18 +45,19 @@ class TextClassifier(nn.Module):
     config: EncoderConfig
     num_classes: int
     head_kind: str = "linear"
-    dtype: Any = jnp.float32
+    dtype: DTypeLike = jnp.float32
     remat: bool = False
 
     def setup(self) -> None:
         if self.head_kind not in HEADS:
             raise ValueError(f"head={self.head_kind!r}: {expected_one_of(self.head_kind, HEADS)}")
-        init = nn.initializers.normal(self.config.initializer_range)
         self.encoder = Encoder(self.config, self.dtype, self.remat)
         if self.head_kind != "linear":
-            self.pool = nn.Dense(self.config.hidden_size, kernel_init=init, dtype=self.dtype)
+            self.pool = nn.Dense(
+                self.config.hidden_size, kernel_init=init(self.config), dtype=self.dtype
+            )
         outputs = 1 if self.head_kind == "multiple_choice" else self.num_classes
-        self.classifier = nn.Dense(outputs, kernel_init=init, dtype=jnp.float32)
+        self.classifier = nn.Dense(outputs, kernel_init=init(self.config), dtype=jnp.float32)
         rate = self.config.classifier_dropout
         if self.head_kind in ("linear", "multiple_choice"):
             rate = 0.0
@@ -75,11 +84,9 @@ class TextClassifier(nn.Module):
         if self.head_kind in ("dense_tanh", "dense_gelu"):
             first = self.pool_dropout(first, train)
         if self.head_kind != "linear":
-            choice_of_electra = (
-                self.head_kind == "multiple_choice" and self.config.model_type == "electra"
-            )
-            curved = self.head_kind == "dense_gelu" or choice_of_electra
-            first = (gelu if curved else jnp.tanh)(self.pool(first))
+            choice = self.head_kind == "multiple_choice"
+            kind = DEFAULT_HEAD[self.config.model_type] if choice else self.head_kind
+            first = _ACTIVATION.get(kind, jnp.tanh)(self.pool(first))
         return first.reshape(*mask.shape[:-1], first.shape[-1])
 
     def head(self, features: jax.Array, train: bool = False) -> jax.Array:

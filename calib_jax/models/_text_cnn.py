@@ -1,12 +1,11 @@
-"""The global-pooling CNN for 20 Newsgroups, on frozen word vectors."""
-
-from typing import Any
+"""The global-pooling CNN for 20 Newsgroups, on frozen or learned word vectors."""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
-from calib_jax.models._encoder import Dropout
+from calib_jax.models._transformer import Dropout
 
 _SHORTEST = 21  # each convolution and each pooling removes 4 positions, and one must remain
 
@@ -23,6 +22,7 @@ class TextCNN(nn.Module):
       dim: Dimension of the word vectors.
       width: Number of channels of the convolutions and of the dense layer.
       dropout: Rate before the output layer.
+      learned: Whether the word vectors are parameters instead, initialized at random.
       dtype: Type of the activations; logits are float32.
 
     References:
@@ -34,12 +34,15 @@ class TextCNN(nn.Module):
     dim: int = 100
     width: int = 128
     dropout: float = 0.3
-    dtype: Any = jnp.float32
+    learned: bool = False
+    dtype: DTypeLike = jnp.float32
 
     def setup(self) -> None:
-        self.vectors = self.variable(
-            "frozen", "vectors", jnp.zeros, (self.vocab_size, self.dim), jnp.float32
-        )
+        shape = (self.vocab_size, self.dim)
+        if self.learned:
+            self.learned_vectors = self.param("vectors", nn.initializers.normal(0.1), shape)
+        else:
+            self.vectors = self.variable("frozen", "vectors", jnp.zeros, shape, jnp.float32)
         self.convolutions = [
             nn.Conv(self.width, (5,), padding="VALID", dtype=self.dtype) for _ in range(3)
         ]
@@ -49,7 +52,10 @@ class TextCNN(nn.Module):
 
     def embed(self, input_ids: jax.Array, train: bool = False) -> jax.Array:
         """Look up the vectors `[batch, length, dim]` of word ids `[batch, length]`."""
-        return self.vectors.value[input_ids].astype(self.dtype)
+        if not self.learned:
+            return self.vectors.value[input_ids].astype(self.dtype)
+        vectors = self.learned_vectors[input_ids].astype(self.dtype)
+        return jnp.where(input_ids[..., None] == 0, 0, vectors)  # padding, as in pretrained vectors
 
     def features(self, embeddings: jax.Array, train: bool = False) -> jax.Array:
         """Compute task features `[batch, width]` of vectors."""

@@ -6,6 +6,7 @@ References:
 
 import flax.linen as nn
 import jax
+from jax.typing import DTypeLike
 
 from calib_jax.models._resnet import (
     HE_FAN_IN,
@@ -22,7 +23,7 @@ class PreActivationBlock(nn.Module):
 
     width: int
     stride: int
-    dtype: object
+    dtype: DTypeLike
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool) -> jax.Array:

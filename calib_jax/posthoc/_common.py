@@ -1,7 +1,8 @@
 """What all calibrators share: input checks and the solver."""
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from calib_jax._arrays import (
     at_most,
     centered,
     check_labels,
+    check_not_probs,
     is_readable,
     is_valid,
     numeric_rows,
@@ -28,6 +30,46 @@ Params = TypeVar("Params")
 
 # How far a calibrator's temperature may be from the one with the lowest NLL, either way.
 LARGEST_FACTOR = 1e3
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibrator:
+    """What all calibrators share: the number of classes they were fitted to.
+
+    A calibrator is a pytree of its parameters, with a classmethod `fit(logits, labels, *, weights)`, and
+    is called with logits to give probabilities.
+
+    Attributes:
+      num_classes: number of classes of the fitted logits, the only one it then takes; `None`, for
+        parameters that were not fitted, takes any.
+    """
+
+    num_classes: int | None = dataclasses.field(
+        default=None, kw_only=True, metadata={"static": True}
+    )
+
+    def __call__(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
+        """Return calibrated probabilities `[n, num_classes]`."""
+        raise NotImplementedError
+
+    def input_shape(self, n: int) -> tuple[int, ...]:
+        """Return the shape of the logits of n examples (of two classes, if it takes any number)."""
+        return n, self.num_classes or 2
+
+    def _as_logits(self, logits: ArrayLike, check: bool) -> jax.Array:
+        """Return `logits` in float32 or float64, if they have as many classes as the fitted ones.
+
+        `check` refuses probabilities, outside jit.
+        """
+        logits = as_logits(logits)
+        if self.num_classes not in (None, logits.shape[-1]):
+            raise ValueError(
+                f"logits: {logits.shape[-1]} classes; this {type(self).__name__} was fitted to "
+                f"{self.num_classes}"
+            )
+        if check:
+            check_not_probs(logits)
+        return logits
 
 
 class FittingData(NamedTuple):
@@ -46,13 +88,17 @@ class FittingData(NamedTuple):
     weights: jax.Array | None
     valid: jax.Array
 
+    @property
+    def num_classes(self) -> int:
+        return self.logits.shape[1]
+
 
 def fitting_data(
-    logits: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None
+    logits: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None, check: bool = True
 ) -> FittingData:
     """Check `[n, num_classes]` logits, integer labels `[n]` and weights `[n]`.
 
-    Values can only be looked at outside jit; shapes always are.
+    Values can only be looked at outside jit; shapes always are. `check` refuses probabilities.
     """
     logits = as_logits(logits)
     if logits.ndim != 2 or logits.shape[0] == 0:
@@ -75,11 +121,8 @@ def fitting_data(
             raise ValueError(
                 f"labels: class {int(labels[row])} of row {row} is masked (its logit is -inf)"
             )
-        if looks_like_probabilities(logits):
-            raise ValueError(
-                "logits: every row is non-negative and sums to 1, so these are probabilities; "
-                "pass posthoc.logits_from_probs(probs)"
-            )
+    if check:
+        check_not_probs(logits, weights)
     return FittingData(
         logits=jnp.where(counted[:, None], clean, 0.0),
         labels=jnp.where(counted, jnp.clip(labels, 0, logits.shape[1] - 1), 0),
@@ -89,23 +132,12 @@ def fitting_data(
 
 
 def nan_unless(valid: jax.Array, params: Params) -> Params:
-    """`params` if the data they were fitted to are valid, NaN otherwise."""
+    """Return `params` if the data they were fitted to are valid, NaN otherwise."""
     return jax.tree.map(lambda x: jnp.where(valid, x, jnp.nan), params)
 
 
-def looks_like_probabilities(scores: ArrayLike) -> bool:
-    """Whether every row of `scores` `[n, num_classes]` is non-negative and sums to one.
-
-    >>> posthoc.looks_like_probabilities([[0.5, 0.5]]), posthoc.looks_like_probabilities([[2.0, 0.0]])
-    (True, False)
-    """
-    scores = as_floats(scores)
-    sums = jnp.sum(scores, axis=-1)
-    return bool(jnp.all(scores >= 0) & jnp.all(jnp.abs(sums - 1) < 1e-3))
-
-
 def logits_from_probs(probs: ArrayLike) -> jax.Array:
-    """Logits whose softmax is `probs` `[n, num_classes]`: their logarithm, with zeros at 1e-30.
+    """Return logits whose softmax is `probs` `[n, num_classes]`: their logarithm, 0 taken as 1e-30.
 
     >>> [round(float(x), 3) for x in posthoc.logits_from_probs([[0.5, 0.5]])[0]]
     [-0.693, -0.693]
@@ -114,17 +146,17 @@ def logits_from_probs(probs: ArrayLike) -> jax.Array:
 
 
 def below_top(logits: jax.Array) -> jax.Array:
-    """`logits` less the largest of their row; finite for a masked class, so that slopes are."""
+    """Return `logits` less the largest of their row; finite for a masked class, for its slope."""
     return jnp.maximum(centered(logits), FLOOR)
 
 
 def all_right(data: FittingData) -> jax.Array:
-    """Whether the label of every row has the largest logit."""
+    """Return whether the label of every row has the largest logit."""
     return weighted_mean(take_label(centered(data.logits), data.labels), data.weights) == 0
 
 
 def keep_prediction(probs: jax.Array, logits: jax.Array) -> jax.Array:
-    """`probs`, with those of all classes but the predicted ones just below that of the prediction.
+    """Return `probs` with those of the other classes just below that of the prediction, at most.
 
     A probability that rounds to the same number as the prediction's (at a high temperature, many do)
     would move the argmax to whichever class comes first. The slope is that of `probs`.
@@ -135,15 +167,33 @@ def keep_prediction(probs: jax.Array, logits: jax.Array) -> jax.Array:
     return at_most(probs, jnp.where(is_top, jnp.inf, below))
 
 
+class _Search(NamedTuple, Generic[Params]):
+    """Where a solver is.
+
+    Attributes:
+      params: what the loss is minimized over.
+      state: of the solver.
+      best: the lowest loss so far.
+      idle: number of steps without progress.
+      steps: number of steps.
+    """
+
+    params: Params
+    state: optax.OptState
+    best: jax.Array
+    idle: jax.Array
+    steps: jax.Array
+
+
 def minimize(
     loss: Callable[[Params], jax.Array], params: Params, *, max_steps: int = 500
 ) -> Params:
-    """L-BFGS with exact gradients, until nothing has improved for a while in float32."""
+    """Minimize by L-BFGS with exact gradients, until nothing has improved for a while in float32."""
     solver = optax.lbfgs(memory_size=20)
     value_and_grad = optax.value_and_grad_from_state(loss)
 
-    def step(carry: Any) -> Any:
-        params, state, best, idle, count = carry
+    def step(search: _Search[Params]) -> _Search[Params]:
+        params, state, best, idle, steps = search
         value, grad = value_and_grad(params, state=state)
         updates, state = solver.update(grad, state, params, value=value, grad=grad, value_fn=loss)
         moved = optax.apply_updates(params, updates)
@@ -152,15 +202,14 @@ def minimize(
         idle = jnp.where(best - value > 1e-7 * jnp.abs(value), 0, idle + 1)
         stuck = jax.tree.map(lambda a, b: jnp.all(a == b), moved, params)
         idle = jnp.where(jax.tree.reduce(jnp.logical_and, stuck), 5, idle)
-        return moved, state, jnp.minimum(best, value), idle, count + 1
+        return _Search(moved, state, jnp.minimum(best, value), idle, steps + 1)
 
-    def unfinished(carry: Any) -> jax.Array:
-        *_, idle, count = carry
-        return (idle < 5) & (count < max_steps)
+    def unfinished(search: _Search[Params]) -> jax.Array:
+        return (search.idle < 5) & (search.steps < max_steps)
 
     # The solver mixes types and ranks in its own arithmetic, to no harm.
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         zero = jnp.zeros((), jnp.int32)
         best = jnp.full((), jnp.inf, jax.tree.leaves(params)[0].dtype)
-        start = (params, solver.init(params), best, zero, zero)
-        return jax.lax.while_loop(unfinished, step, start)[0]
+        start = _Search(params, solver.init(params), best, zero, zero)
+        return jax.lax.while_loop(unfinished, step, start).params

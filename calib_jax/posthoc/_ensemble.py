@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -9,15 +10,15 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calib_jax import metrics
-from calib_jax._arrays import as_logits, indicator, matmul, weighted_mean
+from calib_jax._arrays import indicator, matmul, weighted_mean
 from calib_jax.posthoc._common import (
     LARGEST_FACTOR,
+    Calibrator,
     FittingData,
     all_right,
     below_top,
     fitting_data,
     keep_prediction,
-    minimize,
     nan_unless,
 )
 from calib_jax.posthoc._temperature import scaled_softmax
@@ -25,7 +26,7 @@ from calib_jax.posthoc._temperature import scaled_softmax
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class EnsembleTemperature:
+class EnsembleTemperature(Calibrator):
     """`w_0 softmax(z / T) + w_1 softmax(z) + w_2 / K` with weights on the simplex.
 
     Changes no prediction.
@@ -44,7 +45,12 @@ class EnsembleTemperature:
 
     @classmethod
     def fit(
-        cls, logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
+        cls,
+        logits: ArrayLike,
+        labels: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        check: bool = True,
     ) -> "EnsembleTemperature":
         """Minimize the squared error, first over T, then over the weights (exactly).
 
@@ -55,15 +61,17 @@ class EnsembleTemperature:
           logits: `[n, num_classes]`; -inf for a masked class.
           labels: integers `[n]`.
           weights: `[n]`, 0 for padding; of the examples, not of the three members.
+          check: whether probabilities are refused.
 
         References:
           Zhang et al., 2020, arXiv:2003.07329.
         """
-        return cls(*_fit(fitting_data(logits, labels, weights)))
+        data = fitting_data(logits, labels, weights, check)
+        return cls(*_fit(data), num_classes=data.num_classes)
 
-    def __call__(self, logits: ArrayLike) -> jax.Array:
+    def __call__(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
         """Return probabilities `[n, num_classes]` with the argmax of the logits."""
-        return _apply(as_logits(logits), self.temperature, self.weights)
+        return _apply(self._as_logits(logits, check), self.temperature, self.weights)
 
 
 @partial(jax.jit, inline=True)
@@ -74,7 +82,7 @@ def _apply(logits: jax.Array, temperature: ArrayLike, weights: ArrayLike) -> jax
 
 
 def _members(logits: jax.Array, temperature: ArrayLike) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The three predictions, each `[n, num_classes]`."""
+    """Return the three predictions, each `[n, num_classes]`."""
     plain = jax.nn.softmax(below_top(logits))
     return scaled_softmax(logits, temperature), plain, jnp.full_like(plain, 1 / plain.shape[-1])
 
@@ -88,17 +96,49 @@ def _fit(data: FittingData) -> tuple[jax.Array, jax.Array]:
     def squared_error(log_scale: jax.Array) -> jax.Array:
         return metrics.brier_score(jnp.exp(log_scale) * beta * distance, labels, weights=weights)
 
-    scale = jnp.exp(minimize(squared_error, jnp.zeros((), logits.dtype)))
+    scale = jnp.exp(_minimize_scalar(squared_error, jnp.zeros((), logits.dtype)))
     scale = jnp.clip(scale, 1 / LARGEST_FACTOR, LARGEST_FACTOR)
     temperature = 1 / (jnp.where(all_right(data), 1.0, scale) * beta)
     member_weights = _simplex_weights(_members(logits, temperature), labels, weights)
     return nan_unless(valid, (temperature, member_weights))
 
 
+# Where the search is, its last and its longest step, and how many there were.
+Search = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+
+
+def _minimize_scalar(loss: Callable[[jax.Array], jax.Array], start: jax.Array) -> jax.Array:
+    """Find a minimum of a function of one number, downhill by Newton's method.
+
+    Steps are at most 1 long, and half as long after each change of direction, so that they end. A step
+    is a pass over the examples; line searches would take several times as many.
+    """
+    close = (
+        1e-4 if start.dtype == jnp.float32 else 1e-7
+    )  # the error after such a step is its square
+
+    def slope(x: jax.Array) -> jax.Array:
+        return jax.jvp(loss, (x,), (jnp.ones_like(x),))[1]
+
+    def step(state: Search) -> Search:
+        x, last, longest, count = state
+        first, second = jax.jvp(slope, (x,), (jnp.ones_like(x),))
+        newton = -first / jnp.maximum(jnp.abs(second), 1e-30)
+        longest = jnp.where(newton * last < 0, longest / 2, longest)
+        move = jnp.clip(newton, -longest, longest)
+        return x + move, move, longest, count + 1
+
+    def unfinished(state: Search) -> jax.Array:
+        return (jnp.abs(state[1]) > close) & (state[3] < 50)
+
+    one = jnp.ones_like(start)
+    return jax.lax.while_loop(unfinished, step, (start, one, one, jnp.zeros((), jnp.int32)))[0]
+
+
 def _simplex_weights(
     members: tuple[jax.Array, jax.Array, jax.Array], labels: jax.Array, weights: jax.Array | None
 ) -> jax.Array:
-    """The exact least-squares weights on the simplex.
+    """Return the exact least-squares weights on the simplex.
 
     A convex quadratic in three variables: its minimum lies inside the triangle, on an edge or at a
     corner, so all seven are solved and the best of those that are feasible is taken.

@@ -1,27 +1,52 @@
 """The calibrators by name."""
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 import numpy as np
+from jax.typing import ArrayLike
 
-from calib_jax.posthoc._binned import HistogramBinning, Isotonic
+from calib_jax.posthoc._auto import Auto
+from calib_jax.posthoc._binary import Beta, Platt
+from calib_jax.posthoc._binned import HistogramBinning
+from calib_jax.posthoc._common import Calibrator
 from calib_jax.posthoc._ensemble import EnsembleTemperature
+from calib_jax.posthoc._isotonic import Isotonic
 from calib_jax.posthoc._scaling import Dirichlet, FocalTemperature, VectorScaling
 from calib_jax.posthoc._spline import Spline
+from calib_jax.posthoc._structured import StructuredMatrixScaling, StructuredVectorScaling
 from calib_jax.posthoc._temperature import Temperature
 
-# name -> fit(logits, labels). Reports show the first whose name begins with `temperature` as "+T".
-CALIBRATORS: dict[str, Callable[..., Any]] = {
+
+class Fit(Protocol):
+    """How every calibrator is fitted."""
+
+    def __call__(
+        self,
+        logits: ArrayLike,
+        labels: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        check: bool = True,
+    ) -> Calibrator: ...
+
+
+#: How to fit each calibrator, by name. Reports show the first whose name begins with `temperature` as
+#: "+T".
+CALIBRATORS: dict[str, Fit] = {
     "temperature": Temperature.fit,
     "ets": EnsembleTemperature.fit,
     "spline": Spline.fit,
     "vector": VectorScaling.fit,
+    "svs": StructuredVectorScaling.fit,
+    "sms": StructuredMatrixScaling.fit,
     "dirichlet": Dirichlet.fit,
     "isotonic": Isotonic.fit,
     "histogram": HistogramBinning.fit,
     "focal_temperature": FocalTemperature.fit,
+    "platt": Platt.fit,
+    "beta": Beta.fit,
+    "auto": Auto.fit,
     # As in the paper on emotions: T of 0.01, 0.02, …, 5 with the least ECE of ten bins.
     "temperature_ece": functools.partial(
         Temperature.fit, criterion="ece", num_bins=10, closed="left"
@@ -31,3 +56,6 @@ CALIBRATORS: dict[str, Callable[..., Any]] = {
         Temperature.fit, criterion="ece_mass", grid=np.arange(1, 101) / 10
     ),
 }
+
+#: Names of those that also take independent labels, `[n]` or `[n, num_labels]`.
+LABEL_CALIBRATORS: tuple[str, ...] = ("platt", "beta", "isotonic")

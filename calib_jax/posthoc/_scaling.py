@@ -11,6 +11,7 @@ from calib_jax import metrics
 from calib_jax._arrays import FLOOR, as_logits, matmul, weighted_mean
 from calib_jax.posthoc._common import (
     LARGEST_FACTOR,
+    Calibrator,
     FittingData,
     all_right,
     below_top,
@@ -26,7 +27,7 @@ _MASKED_LOG_P = -69.0  # what a masked class adds to others: the logarithm of ab
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class VectorScaling:
+class VectorScaling(Calibrator):
     """`softmax(scale * z + bias)` with a scale and a bias for each class.
 
     Attributes:
@@ -43,7 +44,12 @@ class VectorScaling:
 
     @classmethod
     def fit(
-        cls, logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
+        cls,
+        logits: ArrayLike,
+        labels: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        check: bool = True,
     ) -> "VectorScaling":
         """Minimize the NLL, a convex problem, from the best temperature on.
 
@@ -51,26 +57,44 @@ class VectorScaling:
           logits: `[n, num_classes]`; -inf for a masked class.
           labels: integers `[n]`.
           weights: `[n]`, 0 for padding.
+          check: whether probabilities are refused.
 
         References:
           Guo et al., 2017, arXiv:1706.04599.
         """
-        return cls(*_fit_vector(fitting_data(logits, labels, weights)))
+        data = fitting_data(logits, labels, weights, check)
+        return cls(*_fit_vector(data), num_classes=data.num_classes)
 
-    def __call__(self, logits: ArrayLike) -> jax.Array:
+    def __call__(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
         """Return probabilities `[n, num_classes]`; a masked class keeps 0."""
-        return jax.nn.softmax(_affine(as_logits(logits), self.scale, self.bias))
+        return jax.nn.softmax(affine(self._as_logits(logits, check), self.scale, self.bias))
 
 
-def _affine(logits: jax.Array, scale: ArrayLike, bias: ArrayLike) -> jax.Array:
-    """`scale * logits + bias` by class; a masked class stays masked, with no slope."""
-    scale, bias = (jnp.broadcast_to(_like(x, logits), logits.shape) for x in (scale, bias))
+def affine(logits: jax.Array, scale: ArrayLike, bias: ArrayLike) -> jax.Array:
+    """Return `scale * logits + bias` by class; a masked class stays masked, with no slope."""
+    scale, bias = (jnp.broadcast_to(like(x, logits), logits.shape) for x in (scale, bias))
     masked = jnp.isneginf(logits)
     return jnp.where(masked, -jnp.inf, scale * jnp.where(masked, 0.0, logits) + bias)
 
 
-def _like(x: ArrayLike, logits: jax.Array) -> jax.Array:
+def like(x: ArrayLike, logits: jax.Array) -> jax.Array:
     return jnp.asarray(x, logits.dtype)
+
+
+def check_matrix_classes(name: str, logits: ArrayLike) -> int:
+    """Return the number of classes, if a matrix between that many is not too large.
+
+    Args:
+      name: Class that fits a matrix.
+      logits: `[n, num_classes]`.
+    """
+    k = as_logits(logits).shape[-1]
+    if k > _MOST_CLASSES:
+        raise ValueError(
+            f"logits: {k} classes; {name} fits a matrix between classes, expected at most "
+            f"{_MOST_CLASSES} (VectorScaling takes more)"
+        )
+    return k
 
 
 @jax.jit
@@ -80,7 +104,7 @@ def _fit_vector(data: FittingData) -> tuple[jax.Array, jax.Array]:
     scaled, k = unit * logits, logits.shape[-1]
 
     def loss(params: tuple[jax.Array, jax.Array]) -> jax.Array:
-        return metrics.nll(_affine(scaled, *params), labels, weights=weights)
+        return metrics.nll(affine(scaled, *params), labels, weights=weights)
 
     scale, bias = minimize(loss, (jnp.full(k, start), jnp.zeros(k, logits.dtype)))
     return nan_unless(valid, (unit * scale, bias))
@@ -89,7 +113,7 @@ def _fit_vector(data: FittingData) -> tuple[jax.Array, jax.Array]:
 def _standardized(
     scores: jax.Array, labels: jax.Array, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
-    """What to multiply scores with, so that a solver meets the same problem whatever their scale.
+    """Return what to multiply scores with for a solver to meet the same problem at any scale.
 
     Also the best temperature's factor in the new units, kept within reason.
     """
@@ -101,7 +125,7 @@ def _standardized(
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Dirichlet:
+class Dirichlet(Calibrator):
     """`softmax(matrix log p + bias)`: Dirichlet calibration.
 
     Attributes:
@@ -125,6 +149,7 @@ class Dirichlet:
         odir: float | None = None,
         bias: float = 1e-3,
         weights: ArrayLike | None = None,
+        check: bool = True,
     ) -> "Dirichlet":
         """Minimize NLL + `odir` mean off-diagonal² + `bias` mean bias² (ODIR regularization).
 
@@ -136,33 +161,30 @@ class Dirichlet:
             that is `0.1 K (K - 1)`, since the number of entries to keep in check grows like that.
           bias: weight of the bias.
           weights: `[n]`, 0 for padding.
+          check: whether probabilities are refused.
 
         References:
           Kull et al., 2019, arXiv:1910.12656.
         """
-        k = as_logits(logits).shape[-1]
-        if k > _MOST_CLASSES:
-            raise ValueError(
-                f"logits: {k} classes; Dirichlet fits a matrix between classes, expected at most "
-                f"{_MOST_CLASSES} (VectorScaling takes more)"
-            )
-        data = fitting_data(logits, labels, weights)
-        return cls(*_fit_dirichlet(data, 0.1 * k * (k - 1) if odir is None else odir, bias))
+        k = check_matrix_classes(cls.__name__, logits)
+        data = fitting_data(logits, labels, weights, check)
+        params = _fit_dirichlet(data, 0.1 * k * (k - 1) if odir is None else odir, bias)
+        return cls(*params, num_classes=k)
 
-    def __call__(self, logits: ArrayLike) -> jax.Array:
+    def __call__(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
         """Return probabilities `[n, num_classes]`; a masked class keeps 0."""
-        logits = as_logits(logits)
-        return jax.nn.softmax(_mixed(logits, _log_p(logits), self.matrix, self.bias))
+        logits = self._as_logits(logits, check)
+        return jax.nn.softmax(mixed(logits, _log_p(logits), self.matrix, self.bias))
 
 
 def _log_p(logits: jax.Array) -> jax.Array:
     return jnp.where(jnp.isneginf(logits), _MASKED_LOG_P, jax.nn.log_softmax(logits))
 
 
-def _mixed(logits: jax.Array, log_p: jax.Array, matrix: ArrayLike, bias: ArrayLike) -> jax.Array:
-    """`matrix log_p + bias`, in which the classes that are masked in `logits` stay masked."""
-    mixed = matmul(log_p, _like(matrix, logits).T)
-    mixed += jnp.broadcast_to(_like(bias, logits), logits.shape)
+def mixed(logits: jax.Array, log_p: jax.Array, matrix: ArrayLike, bias: ArrayLike) -> jax.Array:
+    """Return `matrix log_p + bias`; the classes that are masked in `logits` stay masked."""
+    mixed = matmul(log_p, like(matrix, logits).T)
+    mixed += jnp.broadcast_to(like(bias, logits), logits.shape)
     return jnp.where(jnp.isneginf(logits), -jnp.inf, mixed)
 
 
@@ -181,7 +203,7 @@ def _fit_dirichlet(
         # The penalty is on the matrix as it will be used.
         penalty = odir * jnp.sum(((1 - diagonal) * unit * matrix) ** 2) / (k * (k - 1))
         penalty += bias_weight * jnp.mean(bias**2)
-        return metrics.nll(_mixed(logits, log_p, matrix, bias), labels, weights=weights) + penalty
+        return metrics.nll(mixed(logits, log_p, matrix, bias), labels, weights=weights) + penalty
 
     matrix, bias = minimize(loss, (start * diagonal, jnp.zeros(k, logits.dtype)))
     return nan_unless(valid, (unit * matrix, bias))
@@ -189,7 +211,7 @@ def _fit_dirichlet(
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class FocalTemperature:
+class FocalTemperature(Calibrator):
     """The map that undoes focal training, after a temperature.
 
     A network that minimizes the focal loss with gamma does not predict the class probabilities p but
@@ -210,7 +232,12 @@ class FocalTemperature:
 
     @classmethod
     def fit(
-        cls, logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
+        cls,
+        logits: ArrayLike,
+        labels: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        check: bool = True,
     ) -> "FocalTemperature":
         """Minimize the NLL over T and gamma, from several gammas on (it is not convex).
 
@@ -222,27 +249,31 @@ class FocalTemperature:
           logits: `[n, num_classes]`; -inf for a masked class.
           labels: integers `[n]`.
           weights: `[n]`, 0 for padding.
+          check: whether probabilities are refused.
 
         References:
           Charoenphakdee et al., 2021, arXiv:2011.09172 (the map of gamma); Komisarenko & Kull, 2024,
           arXiv:2408.11598 (with a temperature).
         """
-        return cls(*_fit_focal(fitting_data(logits, labels, weights)))
+        data = fitting_data(logits, labels, weights, check)
+        return cls(*_fit_focal(data), num_classes=data.num_classes)
 
-    def __call__(self, logits: ArrayLike) -> jax.Array:
+    def __call__(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
         """Return probabilities `[n, num_classes]` with the argmax of the logits."""
-        return _apply_focal(as_logits(logits), self.temperature, self.gamma)
+        return _apply_focal(self._as_logits(logits, check), self.temperature, self.gamma)
 
 
 @partial(jax.jit, inline=True)
 def _apply_focal(logits: jax.Array, temperature: ArrayLike, gamma: ArrayLike) -> jax.Array:
-    temperature, gamma = _like(temperature, logits), _like(gamma, logits)
+    temperature, gamma = like(temperature, logits), like(gamma, logits)
     probs = jax.nn.softmax(_unfocused(below_top(logits) / temperature, gamma))
     return keep_prediction(probs, logits)
 
 
 def _unfocused(logits: jax.Array, gamma: jax.Array) -> jax.Array:
-    """Logits of p where `softmax(logits)` is q. With r = log(1 - q) the map is, in log space,
+    """Return logits of p where `softmax(logits)` is q.
+
+    With r = log(1 - q) the map is, in log space,
 
     `log q - gamma r - log(1 + gamma q (-log q) / (1 - q))`.
     """
@@ -259,7 +290,7 @@ def _unfocused(logits: jax.Array, gamma: jax.Array) -> jax.Array:
 
 
 def _log_ratio(log_rest: jax.Array) -> jax.Array:
-    """`-log(1 - x) / x` for `x = exp(log_rest)`; 1 as x goes to 0."""
+    """Return `-log(1 - x) / x` for `x = exp(log_rest)`; 1 as x goes to 0."""
     x = jnp.exp(log_rest)
     small = x < 1e-4
     safe = jnp.where(small, 0.5, jnp.minimum(x, 1 - 1e-7))

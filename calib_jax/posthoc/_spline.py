@@ -9,14 +9,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calib_jax import metrics
-from calib_jax._arrays import FLOOR, as_logits, indicator, matmul
+from calib_jax._arrays import FLOOR, indicator, matmul
 from calib_jax.metrics._sorting import argsort_floats, tie_means
-from calib_jax.posthoc._common import FittingData, fitting_data, nan_unless
+from calib_jax.posthoc._common import Calibrator, FittingData, fitting_data, nan_unless
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Spline:
+class Spline(Calibrator):
     """Maps the top-label confidence through the slope of a spline; changes no prediction.
 
     Attributes:
@@ -39,6 +39,7 @@ class Spline:
         *,
         num_knots: int = 6,
         weights: ArrayLike | None = None,
+        check: bool = True,
     ) -> "Spline":
         """Fit a natural cubic spline to the cumulative calibration gap.
 
@@ -51,27 +52,29 @@ class Spline:
           labels: integers `[n]`.
           num_knots: equally spaced over the percentiles.
           weights: `[n]`, 0 for padding.
+          check: whether probabilities are refused.
 
         References:
           Gupta et al., 2021, arXiv:2006.12800.
         """
         if num_knots < 3:
             raise ValueError(f"num_knots={num_knots}: expected at least 3")
-        return cls(*_fit(fitting_data(logits, labels, weights), num_knots=num_knots))
+        data = fitting_data(logits, labels, weights, check)
+        return cls(*_fit(data, num_knots=num_knots), num_classes=data.num_classes)
 
-    def confidence(self, logits: ArrayLike) -> jax.Array:
+    def confidence(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
         """Return the new top-label confidence `[n]`: straight lines between the fitted points."""
-        top = jnp.max(jax.nn.softmax(as_logits(logits)), axis=-1)
+        top = jnp.max(jax.nn.softmax(self._as_logits(logits, check)), axis=-1)
         scores, values = (jnp.asarray(x, top.dtype) for x in (self.scores, self.values))
         return jnp.clip(jnp.interp(top, scores, values), 0.0, 1.0)
 
-    def __call__(self, logits: ArrayLike) -> jax.Array:
-        """Probabilities `[n, num_classes]`: the new confidence, the other classes in proportion.
+    def __call__(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
+        """Return probabilities `[n, num_classes]`: the new confidence, the other classes in proportion.
 
         Paper: recalibrates the top score alone; here: a whole vector that sums to one, in which the
         confidence stays just above the runner-up so that the prediction is kept.
         """
-        logits = as_logits(logits)
+        logits = self._as_logits(logits, check)
         top = indicator(jnp.argmax(logits, axis=-1), logits.shape[-1])
         without_top = jnp.maximum(jnp.where(top, -jnp.inf, logits), FLOOR)
         others = jax.nn.softmax(without_top)
@@ -79,7 +82,7 @@ class Spline:
         least = runner_up / (1 + runner_up) * (1 + 1e-5)
         # A class that is the only one not masked has all of the probability.
         least = jnp.where(jnp.max(without_top, axis=-1) > FLOOR, least, 1.0)
-        confidence = jnp.maximum(self.confidence(logits), least)[..., None]
+        confidence = jnp.maximum(self.confidence(logits, check=False), least)[..., None]
         return jnp.where(top, confidence, (1 - confidence) * others)
 
 
@@ -106,7 +109,7 @@ def _fit(data: FittingData, *, num_knots: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _natural_basis(x: jax.Array, num_knots: int) -> tuple[jax.Array, jax.Array]:
-    """Natural cubic spline on equal knots in [0, 1] as a function of its values at the knots.
+    """Return a natural cubic spline on equal knots in [0, 1] by its values at the knots.
 
     Returns the basis `[n, num_knots]` and its derivative: rows to be multiplied with the values.
     """

@@ -9,16 +9,16 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calib_jax import metrics
-from calib_jax._arrays import as_logits, at_most, take_label, weighted_mean
+from calib_jax._arrays import at_most, take_label, weighted_mean
 from calib_jax._hints import check_choice
-from calib_jax.posthoc._common import FittingData, below_top, fitting_data, nan_unless
+from calib_jax.posthoc._common import Calibrator, FittingData, below_top, fitting_data, nan_unless
 
 _CRITERIA = ("nll", "ece", "ece_mass")
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Temperature:
+class Temperature(Calibrator):
     """`softmax(logits / T)`: changes every confidence and no prediction.
 
     Attributes:
@@ -42,6 +42,7 @@ class Temperature:
         num_bins: int = 15,
         closed: str = "right",
         weights: ArrayLike | None = None,
+        check: bool = True,
     ) -> "Temperature":
         """Find T on held-out data.
 
@@ -60,29 +61,31 @@ class Temperature:
           num_bins: of the ECE.
           closed: side of the ECE's bins.
           weights: `[n]`, 0 for padding.
+          check: whether probabilities are refused.
 
         References:
           Guo et al., 2017, arXiv:1706.04599.
         """
-        data = fitting_data(logits, labels, weights)
+        data = fitting_data(logits, labels, weights, check)
         check_choice("criterion", criterion, _CRITERIA)
         if grid is None and criterion == "nll":
-            return cls(_by_bisection(data))
+            return cls(_by_bisection(data), num_classes=data.num_classes)
         values = np.asarray(np.arange(1, 501) / 100 if grid is None else grid)
         if values.ndim != 1 or values.size == 0 or not np.all(values > 0):
             raise ValueError(f"grid: expected a list of temperatures > 0, got {grid!r}")
         temperatures = jnp.asarray(values, data.logits.dtype)
         errors = _on_grid(data, temperatures, criterion=criterion, num_bins=num_bins, closed=closed)
-        return cls(nan_unless(data.valid, temperatures[jnp.argmin(errors)]))
+        best = nan_unless(data.valid, temperatures[jnp.argmin(errors)])
+        return cls(best, num_classes=data.num_classes)
 
-    def __call__(self, logits: ArrayLike) -> jax.Array:
+    def __call__(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
         """Return probabilities `[n, num_classes]` with the argmax of the logits, whatever T is."""
-        return scaled_softmax(as_logits(logits), self.temperature)
+        return scaled_softmax(self._as_logits(logits, check), self.temperature)
 
 
 @partial(jax.jit, inline=True)
 def scaled_softmax(logits: jax.Array, temperature: ArrayLike) -> jax.Array:
-    """`softmax(logits / temperature)` in the dtype of the logits, with their argmax.
+    """Return `softmax(logits / temperature)` in the dtype of the logits, with their argmax.
 
     At a high temperature many `exp(-distance / T)` round to the 1 of the largest logit, and the first
     of them would be the prediction: a smaller logit has less than 1. The slope is that of the softmax.
@@ -92,6 +95,11 @@ def scaled_softmax(logits: jax.Array, temperature: ArrayLike) -> jax.Array:
     just_less = 1 - 2 * jnp.finfo(scores.dtype).eps
     scores = at_most(scores, jnp.where(distance < 0, just_less, 1.0).astype(scores.dtype))
     return scores / jnp.sum(scores, axis=-1, keepdims=True)
+
+
+def log_scaled_softmax(logits: jax.Array, temperature: ArrayLike) -> jax.Array:
+    """Return `log softmax(logits / temperature)`; finite for a masked class."""
+    return jax.nn.log_softmax(below_top(logits) / jnp.asarray(temperature, logits.dtype))
 
 
 @jax.jit
@@ -109,7 +117,7 @@ def _on_grid(
     num_bins: int,
     closed: str,
 ) -> jax.Array:
-    """The criterion at each temperature `[grid]`, a few temperatures at a time."""
+    """Return the criterion at each temperature `[grid]`, a few temperatures at a time."""
     # The prediction is the same at every temperature; only its confidence is computed anew.
     _, correct = metrics.top_label(data.logits, data.labels)
     distance = below_top(data.logits)

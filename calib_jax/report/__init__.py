@@ -11,9 +11,15 @@ from calib_jax.report._compare_plots import Point as Point
 from calib_jax.report._compare_plots import plot_across as plot_across
 from calib_jax.report._confusion import plot_confusion as plot_confusion
 from calib_jax.report._dynamics_plots import plot_dynamics as plot_dynamics
+from calib_jax.report._evaluation_page import write_evaluation_page as write_evaluation_page
+from calib_jax.report._group_tables import class_table as class_table
+from calib_jax.report._group_tables import group_table as group_table
+from calib_jax.report._group_tables import outcomes as outcomes
 from calib_jax.report._loss_plots import plot_focal_losses as plot_focal_losses
+from calib_jax.report._page import PLOT_FORMATS as PLOT_FORMATS
 from calib_jax.report._page import Picture as Picture
 from calib_jax.report._page import Section as Section
+from calib_jax.report._page import save_plot as save_plot
 from calib_jax.report._page import write_html as write_html
 from calib_jax.report._prediction_plots import plot_reliability as plot_reliability
 from calib_jax.report._prediction_plots import plot_risk_coverage as plot_risk_coverage
@@ -29,3 +35,5 @@ from calib_jax.report._summary_text import summary_markdown as summary_markdown
 from calib_jax.report._table import metric_table as metric_table
 from calib_jax.report._training_plots import plot_curves as plot_curves
 from calib_jax.report._training_plots import plot_labels as plot_labels
+from calib_jax.report._verdict import difference_table as difference_table
+from calib_jax.report._verdict import verdict as verdict

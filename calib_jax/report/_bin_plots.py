@@ -10,11 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from calib_jax.report._read import Row, Rows
-from calib_jax.report._style import color_and_style
+from calib_jax.report._style import OVER, UNDER, color_and_style, legend_below, panel_grid
 from calib_jax.report._training_plots import draw_band, mean_and_std
+from calib_jax.report._types import Row, Rows
 
-_WARM, _COOL = "#c8553d", "#2f6db5"  # over-confident and focal; under-confident and inverse focal
 _UNBOUNDED = (100, 1e4, 1e8, 1e16, 1e30)  # further ticks of γ, for a run without gamma_max
 _CORRESPONDENCE = (
     ("method/train_confidence", "training: mean probability of the label", "-", "#0072b2"),
@@ -37,66 +36,82 @@ def plot_gamma(rows: Rows) -> Figure:
 
     Returns:
       The figure.
+
+    >>> len(plot_gamma([{"epoch": 1.0, "method/gamma": [1.0, -0.2]}]).axes)
+    2
     """
-    logged = {key for row in rows for key in row}
-    steering = ("method/gamma", "method/gap")
-    keys: list[str] = [key for key in steering if key in logged]
-    edges = "method/edges"
-    if not keys and "method/val_gap" in logged:
-        keys, edges = ["method/val_gap"], "method/val_edges"
-    if not keys:
-        raise ValueError(
-            "rows: expected some with 'method/gamma' or 'method/gap', found none; "
-            "AdaFocal and CalFocal write them"
-        )
+    keys, edges = _logged_bins(rows)
     rows = [row for row in rows if keys[0] in row]
     epochs = [row["epoch"] for row in rows]
     num_bins = len(rows[0][keys[0]])
-    values = {key: _per_bin(rows, key, num_bins) for key in keys}
+    names = _bin_names(rows[-1].get(edges), num_bins)
     across = min(5, num_bins)
     down = -(-num_bins // across)
-
-    figure = Figure(figsize=(10.8, 0.9 + (2.1 if len(keys) == 2 else 1.5) * down))
-    height = figure.get_figheight()
+    height = 0.9 + (2.1 if len(keys) == 2 else 1.5) * down
+    figure = Figure(figsize=(10.8, height))
     grid = figure.add_gridspec(
         down, across, left=0.065, right=0.985, top=1 - 0.62 / height, bottom=0.42 / height,
         hspace=0.3, wspace=0.1,
     )  # fmt: skip
-    names = _bin_names(rows[-1].get(edges), num_bins)
+    values = {key: _per_bin(rows, key, num_bins) for key in keys}
     for b in range(num_bins):
-        cell = grid[b // across, b % across].subgridspec(
+        cell = grid[divmod(b, across)].subgridspec(
             len(keys), 1, hspace=0.08, height_ratios=(2, 3)[-len(keys) :]
         )
         stack = [figure.add_subplot(cell[i]) for i in range(len(keys))]
-        lowest, leftmost = b + across >= num_bins, b % across == 0
         for axes, key in zip(stack[::-1], keys, strict=True):
             draw, label = (_draw_gamma, "γ") if key == "method/gamma" else (_draw_gap, "gap, %")
             draw(axes, epochs, values[key][:, b], values[key])
-            axes.set_xlim(0, epochs[-1] or 1)
-            axes.tick_params(labelsize=7.5, length=2)
-            # Ticks are most of the drawing's time: only where they have their labels.
-            if leftmost:
-                axes.set_ylabel(label, fontsize=8.5, labelpad=1)
-            else:
-                axes.set_yticks([])
-            if lowest and axes is stack[-1]:
-                axes.set_xlabel("epoch", fontsize=8, labelpad=1)
-            else:
-                axes.set_xticks([])
+            is_lowest = b + across >= num_bins and axes is stack[-1]
+            _label_axes(axes, epochs[-1], label if b % across == 0 else "", is_lowest)
         stack[0].set_title(names[b], fontsize=8.5, pad=3)
-    handles = []
-    if "method/gamma" in keys:
-        handles += [
-            Patch(color=_WARM, alpha=0.35, label="γ > 0: focal loss"),
-            Patch(color=_COOL, alpha=0.35, label="γ < 0: inverse focal loss"),
-        ]
-    if keys[-1] != "method/gamma":
-        handles += [
-            Patch(color=_WARM, label="confidence above accuracy on validation"),
-            Patch(color=_COOL, label="below"),
-        ]
-    figure.legend(handles=handles, loc="upper center", ncols=4, fontsize=9, frameon=False)
+    figure.legend(
+        handles=_bin_handles(keys), loc="upper center", ncols=4, fontsize=9, frameon=False
+    )
     return figure
+
+
+def _label_axes(axes: Axes, last_epoch: float, label: str, is_lowest: bool) -> None:
+    """Label the axes at the edges of the figure; ticks are most of the drawing's time elsewhere."""
+    axes.set_xlim(0, last_epoch or 1)
+    axes.tick_params(labelsize=7.5, length=2)
+    if label:
+        axes.set_ylabel(label, fontsize=8.5, labelpad=1)
+    else:
+        axes.set_yticks([])
+    if is_lowest:
+        axes.set_xlabel("epoch", fontsize=8, labelpad=1)
+    else:
+        axes.set_xticks([])
+
+
+def _logged_bins(rows: Rows) -> tuple[list[str], str]:
+    """Return what was logged per bin, the lowest of the panels first, and the key of the edges."""
+    logged = {key for row in rows for key in row}
+    keys: list[str] = [key for key in ("method/gamma", "method/gap") if key in logged]
+    if keys:
+        return keys, "method/edges"
+    if "method/val_gap" in logged:
+        return ["method/val_gap"], "method/val_edges"
+    raise ValueError(
+        "rows: expected some with 'method/gamma' or 'method/gap', found none; "
+        "AdaFocal and CalFocal write them"
+    )
+
+
+def _bin_handles(keys: Sequence[str]) -> list[Patch]:
+    """Return the entries of the legend of `plot_gamma`."""
+    gamma = [
+        Patch(color=OVER, alpha=0.35, label="γ > 0: focal loss"),
+        Patch(color=UNDER, alpha=0.35, label="γ < 0: inverse focal loss"),
+    ]
+    gap = [
+        Patch(color=OVER, label="confidence above accuracy on validation"),
+        Patch(color=UNDER, label="below"),
+    ]
+    if len(keys) == 2:
+        return gamma + gap
+    return gamma if keys[0] == "method/gamma" else gap
 
 
 def plot_correspondence(rows: Rows) -> Figure:
@@ -123,23 +138,24 @@ def plot_correspondence(rows: Rows) -> Figure:
     values[keys[0]] = np.where(values[keys[0]] == 0, np.nan, values[keys[0]])
     chosen = _low_middle_high(num_bins)
     names = _bin_names(rows[-1].get("method/val_edges", rows[-1].get("method/edges")), num_bins)
-    figure = Figure(figsize=(0.6 + 3.5 * len(chosen), 3.6), layout="constrained")
-    for axes, b in zip(figure.subplots(1, len(chosen), squeeze=False)[0], chosen, strict=True):
+    figure, panels = panel_grid(len(chosen), max_columns=3)
+    for axes, b in zip(panels, chosen, strict=True):
         confidence, accuracy = (values[key][:, b] for key in keys[1:])
-        for above, color in ((confidence >= accuracy, _WARM), (confidence <= accuracy, _COOL)):
+        for above, color in ((confidence >= accuracy, OVER), (confidence <= accuracy, UNDER)):
             axes.fill_between(
                 epochs, confidence, accuracy, where=above, interpolate=True,
                 color=color, alpha=0.2, lw=0,
             )  # fmt: skip
         for key, label, style, color in _CORRESPONDENCE:
-            star = {"marker": "*", "markevery": max(1, len(epochs) // 15), "ms": 6}
-            starred = star if key == "method/val_confidence" or len(epochs) == 1 else {}
-            axes.plot(epochs, values[key][:, b], style, color=color, lw=1.5, label=label, **starred)
+            is_starred = key == "method/val_confidence" or len(epochs) == 1
+            axes.plot(
+                epochs, values[key][:, b], style, color=color, lw=1.5, label=label, ms=6,
+                marker="*" if is_starred else "None", markevery=max(1, len(epochs) // 15),
+            )  # fmt: skip
         axes.set_title(names[b], fontsize=10)
         axes.set_xlabel("epoch")
         axes.grid(alpha=0.25)
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    legend_below(figure, panels)
     return figure
 
 
@@ -168,15 +184,15 @@ def plot_bins(runs: Mapping[str, Sequence[Rows]]) -> Figure:
         raise ValueError(f"runs: expected some with {', '.join(keys)}, found {len(counts)} kinds")
     num_bins = counts.pop()
     chosen = _low_middle_high(num_bins)
-    figure = Figure(figsize=(0.6 + 3.5 * len(chosen), 6.4), layout="constrained")
-    above, below = figure.subplots(2, len(chosen), squeeze=False)
+    figure, panels = panel_grid(2 * len(chosen), len(chosen))
+    above, below = panels[: len(chosen)], panels[len(chosen) :]
     for gaps, confidences, b in zip(above, below, chosen, strict=True):
         for i, (method, seeds) in enumerate(kept.items()):
             if not any(seeds):
                 continue
             color, style = color_and_style(i)
             epochs, mean, std = mean_and_std(seeds, partial(_entry, key=gap, b=b, scale=100))
-            draw_band(gaps, epochs, mean, std, color=color, ls=style, label=method)
+            draw_band(gaps, epochs, mean, std, color, style, method)
             stars = {"marker": "*", "markevery": max(1, len(epochs) // 12), "ms": 6, "lw": 0.8}
             for key, more in ((train, {"lw": 1.8}), (val, stars)):
                 _, mean, _ = mean_and_std(seeds, partial(_entry, key=key, b=b))
@@ -188,10 +204,7 @@ def plot_bins(runs: Mapping[str, Sequence[Rows]]) -> Figure:
             axes.grid(alpha=0.25)
     above[0].set_ylabel("confidence less accuracy, %")
     below[0].set_ylabel("training (solid), validation (★)")
-    handles, labels = above[0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=min(5, len(labels)), frameon=False
-    )
+    legend_below(figure, above, max_columns=5)
     return figure
 
 
@@ -215,8 +228,8 @@ def plot_training_bins(rows: Rows) -> Figure:
     num_bins = len(rows[0]["method/train_own_confidence"])
     chosen = _low_middle_high(num_bins)
     blue, orange = "#0072b2", "#d55e00"
-    figure = Figure(figsize=(0.6 + 3.5 * len(chosen), 6.4), layout="constrained")
-    above, below = figure.subplots(2, len(chosen), squeeze=False)
+    figure, panels = panel_grid(2 * len(chosen), len(chosen))
+    above, below = panels[: len(chosen)], panels[len(chosen) :]
 
     def draw(axes: Axes, key: str, b: int, color: str, label: str, style: str = "-") -> None:
         values = _per_bin(rows, f"method/{key}", num_bins)[:, b]
@@ -241,12 +254,7 @@ def plot_training_bins(rows: Rows) -> Figure:
             panel.grid(alpha=0.25)
     above[0].set_ylabel("mean probability")
     below[0].set_ylabel("mean probability; shaded: the bins")
-    handles, labels = above[0].get_legend_handles_labels()
-    more = below[0].get_legend_handles_labels()
-    figure.legend(
-        [*handles, more[0][1]], [*labels, more[1][1]],
-        loc="outside lower center", ncols=3, frameon=False,
-    )  # fmt: skip
+    legend_below(figure, panels)
     return figure
 
 
@@ -267,8 +275,8 @@ def _per_bin(rows: Rows, key: str, num_bins: int) -> np.ndarray:
 
 def _draw_gap(axes: Axes, epochs: list[float], gap: np.ndarray, every_bin: np.ndarray) -> None:
     gap, limit = 100 * gap, 1.1 * np.nanmax(100 * np.abs(every_bin), initial=1.0)
-    axes.fill_between(epochs, 0, gap, where=gap >= 0, interpolate=True, color=_WARM, lw=0)
-    axes.fill_between(epochs, 0, gap, where=gap <= 0, interpolate=True, color=_COOL, lw=0)
+    axes.fill_between(epochs, 0, gap, where=gap >= 0, interpolate=True, color=OVER, lw=0)
+    axes.fill_between(epochs, 0, gap, where=gap <= 0, interpolate=True, color=UNDER, lw=0)
     axes.axhline(0, color="0.3", lw=0.7, ls=":")
     axes.set_ylim(-limit, limit)
 
@@ -281,11 +289,11 @@ def _draw_gamma(axes: Axes, epochs: list[float], gamma: np.ndarray, every_bin: n
     ticks = [t for t in (-2, -0.2, 0.2, 1, 5, 20, *_UNBOUNDED) if limits[0] <= t <= limits[1]]
     axes.set_yticks(ticks, [f"{t:g}".replace("-", "−") for t in ticks])
     axes.minorticks_off()
-    axes.axhspan(0, limits[1], color=_WARM, alpha=0.10, lw=0)
-    axes.axhspan(limits[0], 0, color=_COOL, alpha=0.13, lw=0)
+    axes.axhspan(0, limits[1], color=OVER, alpha=0.10, lw=0)
+    axes.axhspan(limits[0], 0, color=UNDER, alpha=0.13, lw=0)
     axes.axhline(0, color="0.3", lw=0.7)
     axes.plot(epochs, gamma, color="#222222", lw=1.4)
-    side = _WARM if gamma[-1] >= 0 else _COOL
+    side = OVER if gamma[-1] >= 0 else UNDER
     axes.plot(epochs[-1:], gamma[-1:], "o", ms=4, color=side, clip_on=False, zorder=3)
     above = gamma[-1] < 1  # where there is room for the number
     number = f"{gamma[-1]:.0f}" if 100 <= gamma[-1] < 1e4 else f"{gamma[-1]:.2g}"

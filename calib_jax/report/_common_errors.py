@@ -9,9 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from calib_jax.report._matrix_plots import MAX_CLASSES, confusion_counts, draw_matrix
-from calib_jax.report._page import Picture, Section, png
-from calib_jax.report._read import Run
+from calib_jax.report._matrix_plots import (
+    MAX_CLASSES,
+    confusion_counts,
+    draw_matrix,
+    largest_error,
+)
+from calib_jax.report._page import Picture, Section
+from calib_jax.report._read import Predictions, Run
 from calib_jax.report._table import Cell, Table
 
 _NUM_LISTED = 20  # errors
@@ -43,6 +48,11 @@ def common_errors(
       predicted: Class that each seed predicts `[seeds, n]`, two seeds or more.
       confidence: Probability of that class `[seeds, n]`.
       labels: Labels `[n]`.
+
+    >>> import numpy as np
+    >>> predicted = np.array([[0, 1, 1], [0, 1, 0]])
+    >>> common_errors(predicted, np.full((2, 3), 0.9), np.array([0, 0, 0])).rows.tolist()
+    [1]
     """
     rows = np.flatnonzero(np.all(predicted != labels, axis=0))
     mean, std = confidence[:, rows].mean(axis=0), confidence[:, rows].std(axis=0, ddof=1)
@@ -72,29 +82,21 @@ def plot_common_errors(
         counts, texts, names, ylabels,
         ylabel="label (wrong for all seeds)",
         title=f"{title}: {_TITLE}" if title else _TITLE,
+        top=largest_error(counts),
     )  # fmt: skip
 
 
 def common_error_sections(
-    method: str,
-    runs: Sequence[Run],
-    predicted: np.ndarray,
-    confidence: np.ndarray,
-    labels: np.ndarray,
-    ids: np.ndarray,
-    plots: dict[str, bytes],
+    method: str, runs: Sequence[Run], predictions: Predictions
 ) -> list[Section]:
-    """Return what all seeds of a method get wrong on test; the picture joins `plots`.
+    """Return what all seeds of a method get wrong on test.
 
     Args:
       method: Name of the method.
       runs: Runs of the method, one per seed.
-      predicted: Class that each seed predicts `[seeds, n]`.
-      confidence: Probability of that class `[seeds, n]`.
-      labels: Labels `[n]`.
-      ids: Ids of the examples `[n]`.
-      plots: Pictures by name.
+      predictions: Predictions of these runs.
     """
+    _, predicted, confidence, labels, ids = predictions
     errors = common_errors(predicted, confidence, labels)
     largest = max(int(predicted.max()), int(labels.max()))
     names = runs[0].record.get("label_names") or [str(c) for c in range(largest + 1)]
@@ -108,13 +110,11 @@ def common_error_sections(
         return [Section(f"Errors common to all seeds of {method}", text)]
     pictures = []
     if 1 < len(names) <= MAX_CLASSES:
-        plots[f"common_errors_{method}"] = png(
-            plot_common_errors(errors, labels, names, title=method)
-        )
         pictures.append(Picture(
-            plots[f"common_errors_{method}"],
+            plot_common_errors(errors, labels, names, title=method),
             f"Errors on test that all seeds of {method} have in common, class by class",
             "Number of examples; where seeds predict different classes, the one that most of them do.",
+            f"common_errors_{method}",
         ))  # fmt: skip
     text += (
         f"Below, the {min(num_errors, _NUM_LISTED)} with the highest mean confidence (± standard "

@@ -3,19 +3,19 @@
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from matplotlib.figure import Figure
 
 from calib_jax._io import write_atomic
 from calib_jax.report._compare_plots import Point, plot_across
-from calib_jax.report._page import png
-from calib_jax.report._read import Config, name_in, read_json, read_logits, read_runs
+from calib_jax.report._page import save_plot
+from calib_jax.report._read import name_in, read_json, read_runs
 from calib_jax.report._robustness import ROBUSTNESS_LEGEND, robustness_table
-from calib_jax.report._summary import Record, summarize, temperature_scaling
+from calib_jax.report._summary import summarize, temperature_scaling
 from calib_jax.report._summary_tables import UNCALIBRATED, language_columns
-from calib_jax.report._summary_text import BY_SET_LEGEND
+from calib_jax.report._summary_text import BY_SET_LEGEND, MARKS_LEGEND
 from calib_jax.report._table import EMPTY, Cell, Column, Table, to_markdown
+from calib_jax.report._types import Config, Json, Record, Summary
 
 _SCALED = "temperature"  # whichever way a workdir fits it
 _DELTA_LEGEND = " That of the same workdir or, if it has none, the first in the table."
@@ -62,27 +62,34 @@ def compare_workdirs(
             title = _robustness_title(config, name)
             robust.setdefault(title, []).extend({**record, "x": x} for record in measured)
     summary = summarize(records)
+    parts = _set_tables(summary, sizes)
+    figures = {}
+    for title, measured in robust.items():
+        table, figures[title] = _robustness(title, measured, by or "workdir")
+        parts += table
+    text = "\n\n".join([*parts, _legend(summary), "\n".join(sources)])
+    if folder:
+        _write(pathlib.Path(folder), text, figures)
+    return text
+
+
+def _set_tables(summary: Summary, sizes: Sizes) -> list[str]:
+    """Return heading and table of every set."""
     parts = []
     for split, methods in summary["splits"].items():
         numbers = [Cell(str(sizes[m, split])) if (m, split) in sizes else EMPTY for m in methods]
         columns = [Column("examples", numbers), *language_columns(summary, split, methods)]
         parts += [f"## {split}", to_markdown(Table(split, list(methods), columns))]
-    figures = {}
-    for title, measured in robust.items():
-        table, figures[title] = _robustness(title, measured, by or "workdir")
-        parts += table
-    legend = (
-        "Mean ± standard deviation over the seeds. The best is bold, † is within one standard "
-        f"deviation of it. {BY_SET_LEGEND}"
-    )
+    return parts
+
+
+def _legend(summary: Summary) -> str:
+    legend = f"{MARKS_LEGEND} {BY_SET_LEGEND}"
     if temperature_scaling(summary):
         legend += (
             " +T: after temperature scaling, fitted on validation, by the calibrator named below."
         )
-    text = "\n\n".join([*parts, legend, "\n".join(sources)])
-    if folder:
-        _write(pathlib.Path(folder), text, figures)
-    return text
+    return legend
 
 
 def _write(folder: pathlib.Path, text: str, figures: Mapping[str, Figure | None]) -> None:
@@ -90,7 +97,7 @@ def _write(folder: pathlib.Path, text: str, figures: Mapping[str, Figure | None]
     write_atomic(folder / "comparison.md", text + "\n")
     for title, figure in figures.items():
         if figure:
-            write_atomic(folder / f"comparison_{title.replace(' ', '_')}.png", png(figure))
+            save_plot(figure, folder / f"comparison_{title.replace(' ', '_')}.png")
 
 
 def _robustness(
@@ -116,7 +123,8 @@ def _read_trained(workdir: pathlib.Path, name: str, sizes: Sizes) -> tuple[list[
     scaling = temperature_scaling(summarize([run.record for run in runs]))
     new_names = {UNCALIBRATED: UNCALIBRATED, scaling: _SCALED}
     records: list[Record] = []
-    for record, folder in runs:
+    for run in runs:
+        record = run.record
         row = f"{name}/{record['method']}"
         splits = {}
         for split, evaluations in record["splits"].items():
@@ -124,9 +132,8 @@ def _read_trained(workdir: pathlib.Path, name: str, sizes: Sizes) -> tuple[list[
             splits[title] = [
                 e | {"name": new_names[e["name"]]} for e in evaluations if e["name"] in new_names
             ]
-            path = folder / "logits" / f"{split}.npz"
-            if path.is_file():
-                sizes[row, title] = len(read_logits(path)[1])
+            if examples := run.read_split(split):
+                sizes[row, title] = len(examples.labels)
         kept = {"method": row, "seed": record["seed"], "splits": splits}
         if record.get("robustness"):
             kept["robustness"] = record["robustness"]
@@ -137,7 +144,7 @@ def _read_trained(workdir: pathlib.Path, name: str, sizes: Sizes) -> tuple[list[
 
 def _setting(config: Config, key: str, workdir: pathlib.Path) -> float | str:
     """Return the value of a dotted key of a workdir's config."""
-    value: Any = config.get("config", config)
+    value: Json = config.get("config", config)
     for name in key.removeprefix("config.").split("."):
         if not isinstance(value, Mapping) or name not in value:
             raise ValueError(f"--by={key}: no such key in {workdir / 'config.json'}")

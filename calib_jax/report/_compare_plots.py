@@ -1,13 +1,15 @@
 """Plots of several workdirs against a setting in which they differ: figures 3, 6, 7 of AutoLabel."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from calib_jax.report._robustness import at_path
-from calib_jax.report._style import color_and_style
+from calib_jax.report._style import color_and_style, legend_below, panel_grid
+from calib_jax.report._types import Record
 
 # Path in the robustness of a method, title of the panel.
 _PANELS = (
@@ -31,7 +33,7 @@ class Point(NamedTuple):
 
     method: str
     x: float | str
-    robustness: Mapping[str, Any]
+    robustness: Record
 
 
 def plot_across(points: Sequence[Point], label: str) -> Figure | None:
@@ -52,33 +54,39 @@ def plot_across(points: Sequence[Point], label: str) -> Figure | None:
         return None
     ticks = list(dict.fromkeys(point.x for point in points))
     is_numeric = all(isinstance(x, int | float) for x in ticks)
-    columns = 2 if len(panels) > 1 else 1
-    rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(1 + 3.8 * columns, 0.8 + 2.7 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
+    positions = {x: x if is_numeric else i for i, x in enumerate(ticks)}
     methods = list(dict.fromkeys(point.method for point in points))
-    for axes, (path, title) in zip(grid.flat, panels, strict=False):
+    figure, grid = panel_grid(len(panels), 2, (3.8, 2.7))
+    for axes, (path, title) in zip(grid, panels, strict=True):
         for i, method in enumerate(methods):
-            entries = [(p.x, at_path(p.robustness, path)) for p in points if p.method == method]
-            entries = [(x, entry) for x, entry in entries if entry]
-            if not entries:
-                continue
-            color, style = color_and_style(i)
-            mean = np.array([100 * entry["mean"] for _, entry in entries])
-            std = np.array([100 * (entry["std"] or 0) for _, entry in entries])
-            if len(entries) == 1 and len(ticks) > 1:
-                axes.axhline(mean[0], color=color, ls=":", lw=1.5, label=method)
-                axes.axhspan(mean[0] - std[0], mean[0] + std[0], color=color, alpha=0.12, lw=0)
-                continue
-            x = [x if is_numeric else ticks.index(x) for x, _ in entries]
-            axes.errorbar(
-                x, mean, std, ls=style, marker="o", ms=4, lw=1.5, capsize=2, color=color, label=method
-            )  # fmt: skip
+            of_method = [p for p in points if p.method == method]
+            entries = {positions[p.x]: at_path(p.robustness, path) for p in of_method}
+            _draw_method(axes, entries, method, color_and_style(i), is_level=len(ticks) > 1)
         axes.set(title=title, xlabel=label)
-        axes.set_xticks(ticks if is_numeric else range(len(ticks)), labels=[f"{x}" for x in ticks])
+        axes.set_xticks(list(positions.values()), labels=[f"{x}" for x in ticks])
         axes.grid(alpha=0.25)
-    for axes in grid.flat[len(panels) :]:
-        axes.set_visible(False)
-    handles, names = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    legend_below(figure, grid)
     return figure
+
+
+def _draw_method(
+    axes: Axes,
+    entries: Mapping[float | str, Record | None],
+    method: str,
+    look: tuple[str, str],
+    *,
+    is_level: bool,
+) -> None:
+    """Draw a line with error bars or, for a single value if `is_level`, a horizontal line."""
+    measured = {x: entry for x, entry in entries.items() if entry}
+    mean = np.array([100 * entry["mean"] for entry in measured.values()])
+    std = np.array([100 * (entry["std"] or 0) for entry in measured.values()])
+    color, style = look
+    if len(measured) == 1 and is_level:
+        axes.axhline(mean[0], color=color, ls=":", lw=1.5, label=method)
+        axes.axhspan(mean[0] - std[0], mean[0] + std[0], color=color, alpha=0.12, lw=0)
+    elif measured:
+        axes.errorbar(
+            list(measured), mean, std, ls=style, marker="o", ms=4, lw=1.5, capsize=2, color=color,
+            label=method,
+        )  # fmt: skip

@@ -15,6 +15,9 @@ def plot_focal_losses() -> Figure:
 
     References:
       Ghosh, Schaaf and Gormley (2022), arXiv:2211.11838.
+
+    >>> len(plot_focal_losses().axes)
+    2
     """
     p = np.linspace(0.01, 1, 400)
     plain = ("cross entropy", 1 + 0 * p, "#000000")
@@ -26,7 +29,7 @@ def plot_focal_losses() -> Figure:
         (f"CalFocal, λ = {lam}", (1 - p) ** np.exp(lam * (p - _ACCURACY)), c)
         for lam, c in zip((1, 10, 100), _WARM, strict=True)
     ]
-    figure = Figure(figsize=(9.6, 4.0), layout="constrained")
+    figure = Figure(figsize=(9.6, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     for axes, curves in ((left, [*inverse, plain, *focal]), (right, [plain, *calfocal])):
         for label, weight, color in curves:
@@ -37,5 +40,7 @@ def plot_focal_losses() -> Figure:
     right.axvline(_ACCURACY, color="0.5", ls=":", lw=1, label=f"accuracy of the bin: {_ACCURACY}")
     left.set_ylabel("loss")
     for axes in (left, right):
-        axes.legend(fontsize=8, loc="upper right", frameon=False)
+        axes.legend(
+            fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, frameon=False
+        )
     return figure

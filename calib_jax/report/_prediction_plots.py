@@ -2,24 +2,40 @@
 
 from collections.abc import Mapping, Sequence
 
-import jax
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from calib_jax import metrics
-from calib_jax.report._style import COLORS, LINE_STYLES
+from calib_jax.report._style import COLORS, OVER, UNDER, color_and_style, legend_below, panel_grid
 
-_BAR, _GAP, _CURVE = "#92b5d8", "#d65f5f", "#222222"
+Panel = tuple[str, np.ndarray, np.ndarray]  # title, confidence [n], correctness [n]
+
+_BAR, _CURVE = "#92b5d8", "#222222"
+_SMALL_BIN = 10  # examples; the accuracy of a smaller bin says little
+_MAX_COLUMNS = 3
+_MAX_POINTS = 1000  # of a curve; more cannot be seen
+_CELLS = 512  # of the grid on which confidences are smoothed
+_HANDLES = (
+    Patch(color=_BAR, label="accuracy"),
+    Patch(fc="none", ec=OVER, hatch="////", label="confidence above accuracy"),
+    Patch(fc="none", ec=UNDER, hatch="\\\\\\\\", label="confidence below accuracy"),
+    Patch(color=_BAR, alpha=0.3, label=f"fewer than {_SMALL_BIN} examples"),
+    Line2D([], [], color=_CURVE, lw=1.4, label="smoothed accuracy"),
+    Patch(color=_CURVE, alpha=0.18, lw=0, label="95 % bootstrap band"),
+    Line2D([], [], color=OVER, ls="--", lw=1.2, label="mean confidence"),
+    Line2D([], [], color=_CURVE, lw=1.2, ls="-.", label="mean accuracy"),
+)
 
 
-def plot_reliability(
-    panels: Sequence[tuple[str, np.ndarray, np.ndarray]], *, num_bins: int = 15
-) -> Figure:
-    """Plot reliability diagrams side by side, one per set of predictions.
+def plot_reliability(panels: Sequence[Panel], *, num_bins: int = 15) -> Figure:
+    """Plot reliability diagrams, one per set of predictions, in rows of three.
 
-    Above: accuracy per confidence bin, its gap to the diagonal, and the smoothed curve with a 95 %
-    bootstrap band. Below: the distribution of the confidences.
+    Above: accuracy per confidence bin, its gap to the mean confidence of the bin, and the smoothed
+    curve with a 95 % bootstrap band; bins of few examples are light. Below: the distribution of the
+    confidences.
 
     Args:
       panels: Title, confidence `[n]` and correctness `[n]` of each set.
@@ -27,36 +43,108 @@ def plot_reliability(
 
     Returns:
       The figure.
+
+    >>> import numpy as np
+    >>> len(plot_reliability([("x", np.array([0.9, 0.6]), np.array([1, 0]))]).axes)
+    2
     """
-    figure = Figure(figsize=(0.6 + 3.5 * len(panels), 5.2), layout="constrained")
-    axes = figure.subplots(
-        2, len(panels), sharex=True, sharey="row", squeeze=False, height_ratios=(3, 1)
-    )
-    for (title, confidence, correct), (top, bottom) in zip(panels, axes.T, strict=True):
-        bins = metrics.bin_stats(confidence, correct, num_bins=num_bins)
-        edges, accuracy = np.asarray(bins.edges), np.asarray(bins.accuracy)
-        gap, share = np.asarray(bins.gap), np.asarray(bins.weight)
-        where = share > 0
-        left, width = edges[:-1][where], np.diff(edges)[where]
-        _bars(top, left, accuracy[where], gap[where], width)
-        _smooth_curve(top, confidence, correct)
-        smooth = float(metrics.smooth_ece(confidence, correct))
-        top.set_title(f"{title}\nECE-{num_bins} {100 * float(bins.ece()):.2f} %, "
-                      f"smooth {100 * smooth:.2f} %", fontsize=10)  # fmt: skip
-        bottom.bar(left, share[where], width, align="edge", color=_BAR, edgecolor="white")
-        mean = float(np.mean(confidence)), float(np.mean(correct))
-        bottom.axvline(mean[0], color=_GAP, ls="--", lw=1.2, label=f"confidence {mean[0]:.1%}")
-        bottom.axvline(mean[1], color=_CURVE, lw=1.2, label=f"accuracy {mean[1]:.1%}")
-        bottom.legend(fontsize=7, loc="upper left", frameon=False)
-        bottom.set_xlabel("confidence")
-    axes[0, 0].set_ylabel("accuracy")
-    axes[0, 0].legend(fontsize=8, loc="upper left", frameon=False)
-    axes[1, 0].set_ylabel("share of examples")
-    axes[0, 0].set(xlim=(0, 1), ylim=(0, 1))
+    columns = min(_MAX_COLUMNS, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(0.6 + 3.5 * columns, 1.0 + 4.7 * rows), layout="constrained")
+    grid = figure.add_gridspec(2 * rows, columns, height_ratios=(3, 1) * rows)
+    all_bins = [metrics.bin_stats(c, y, num_bins=num_bins) for _, c, y in panels]
+    largest_share = max(float(np.max(bins.weight)) for bins in all_bins)
+    for i, ((title, confidence, correct), bins) in enumerate(zip(panels, all_bins, strict=True)):
+        row, column = divmod(i, columns)
+        top, bottom = (figure.add_subplot(grid[2 * row + j, column]) for j in (0, 1))
+        curve = metrics.smooth_curve(confidence, correct)
+        mean, accuracy = float(np.mean(confidence)), float(np.mean(correct))
+        _draw_bins(top, bottom, bins)
+        _draw_smoothed(top, confidence, correct, float(curve.bandwidth))
+        bottom.axvline(mean, color=OVER, ls="--", lw=1.2)
+        bottom.axvline(accuracy, color=_CURVE, ls="-.", lw=1.2)
+        top.set_title(
+            f"{title}\nECE-{num_bins} {100 * float(bins.ece()):.2f} %, "
+            f"smooth {100 * float(curve.error):.2f} %\nconfidence {100 * mean:.1f} %, accuracy "
+            f"{100 * accuracy:.1f} %, gap {100 * (mean - accuracy):+.1f}",
+            fontsize=9.5,
+        )
+        ticks = (0, 0.25, 0.5, 0.75, 1)
+        top.set(xlim=(0, 1), ylim=(0, 1), xticks=ticks, xticklabels=[])
+        bottom.set(xlim=(0, 1), ylim=(0, 1.05 * largest_share), xlabel="confidence")
+        bottom.set_xticks(ticks, ["0", ".25", ".5", ".75", "1"])
+        if column == 0:
+            top.set_ylabel("accuracy")
+            bottom.set_ylabel("share")
+        else:
+            top.set_yticklabels([])
+            bottom.set_yticklabels([])
+    figure.legend(
+        handles=_HANDLES, loc="outside lower center", ncols=(2, 3, 4)[columns - 1], frameon=False,
+        fontsize=8.5, columnspacing=1.2,
+    )  # fmt: skip
     return figure
 
 
-def plot_risk_coverage(panels: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> Figure:
+def _draw_bins(top: Axes, bottom: Axes, bins: metrics.BinStats) -> None:
+    """Draw accuracy and gap of the bins above, their shares of the examples below."""
+    edges, count = np.asarray(bins.edges), np.asarray(bins.count)
+    accuracy, gap = np.asarray(bins.accuracy), np.asarray(bins.gap)
+    for is_small in (False, True):
+        shown = (count > 0) & ((count < _SMALL_BIN) == is_small)
+        left, width = edges[:-1][shown], np.diff(edges)[shown]
+        alpha = 0.3 if is_small else 1.0
+        bar = {"width": width, "align": "edge", "alpha": alpha}
+        top.bar(left, accuracy[shown], color=_BAR, edgecolor="white", **bar)
+        colors = np.where(gap[shown] > 0, OVER, UNDER)
+        top.bar(
+            left, gap[shown], bottom=accuracy[shown], color="none", edgecolor=colors, lw=0.8,
+            hatch=["////" if g > 0 else "\\\\\\\\" for g in gap[shown]], **bar,
+        )  # fmt: skip
+        bottom.bar(left, count[shown] / count.sum(), color=_BAR, edgecolor="white", **bar)
+    top.plot([0, 1], [0, 1], color="0.5", ls=":", lw=1)
+
+
+def _draw_smoothed(
+    axes: Axes, confidence: np.ndarray, correct: np.ndarray, bandwidth: float
+) -> None:
+    """Draw the smoothed curve of `metrics.smooth_curve` and a Poisson bootstrap of it.
+
+    Examples are counted on a grid once: a resample draws the numbers of right and wrong ones in each
+    cell, whatever the number of examples.
+    """
+    # The bandwidth of the metric follows single examples where there are few: too noisy for a plot.
+    sigma = max(bandwidth, 0.04)
+    confidence, is_right = np.asarray(confidence, np.float64), np.asarray(correct) > 0.5
+    cell = np.minimum((confidence * _CELLS).astype(int), _CELLS - 1)
+    right, wrong = (
+        np.bincount(cell[which], minlength=_CELLS).astype(float) for which in (is_right, ~is_right)
+    )
+    sums = np.bincount(cell, weights=confidence, minlength=_CELLS)
+    mean = sums / np.maximum(right + wrong, 1)
+    x, centers = np.linspace(0, 1, 201)[:, None], (np.arange(_CELLS) + 0.5) / _CELLS
+    # Reflected at 0 and 1, where kernels would lose mass.
+    images = np.stack([centers, -centers, 2 - centers])
+    kernel = np.exp(-(((x - images[:, None]) / sigma) ** 2) / 2).sum(axis=0)
+
+    def smoothed(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
+        count = right + wrong
+        gap = (mean * count - right) @ kernel.T / np.maximum(count @ kernel.T, 1e-9)
+        return np.clip(x[:, 0] - gap, 0, 1)
+
+    rng = np.random.default_rng(0)
+    samples = smoothed(rng.poisson(right, (200, _CELLS)), rng.poisson(wrong, (200, _CELLS)))
+    # Where there are fewer than five examples under the kernel, the curve is that of its tail.
+    is_supported = kernel @ (right + wrong) > 5
+    low, high = np.percentile(samples, (2.5, 97.5), axis=0)
+    low, middle, high = (
+        np.where(is_supported, y, np.nan) for y in (low, smoothed(right, wrong), high)
+    )
+    axes.fill_between(x[:, 0], low, high, color=_CURVE, alpha=0.18, lw=0)
+    axes.plot(x[:, 0], middle, color=_CURVE, lw=1.4)
+
+
+def plot_risk_coverage(panels: Sequence[Panel]) -> Figure:
     """Plot the error rate among the most confident examples against how many are kept.
 
     Args:
@@ -64,25 +152,37 @@ def plot_risk_coverage(panels: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> 
 
     Returns:
       The figure.
+
+    >>> import numpy as np
+    >>> len(plot_risk_coverage([("x", np.array([0.9, 0.6]), np.array([1, 0]))]).axes)
+    1
     """
-    figure = Figure(figsize=(5.6, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panel_grid(1, 1, (5.6, 4.2 + 0.1 * len(panels)))
     for i, (name, confidence, correct) in enumerate(panels):
-        coverage, risk = map(np.asarray, metrics.risk_coverage(confidence, correct))
-        area = float(metrics.aurc(confidence, correct))
-        style = LINE_STYLES[i % 4]
-        axes.plot(coverage, 100 * risk, style, lw=1.6, label=f"{name}  AURC {100 * area:.2f} %")
-    n = len(correct)
-    error = 1 - float(np.mean(correct))
-    ideal = np.maximum(0, np.arange(1, n + 1) / n - (1 - error)) / (np.arange(1, n + 1) / n)
-    axes.fill_between(coverage, 0, 100 * ideal, color="0.88", label="unavoidable at this accuracy")
+        coverage, risk = _risk_coverage(confidence, correct)
+        color, style = color_and_style(i)
+        shown = np.unique(np.linspace(0, len(coverage) - 1, _MAX_POINTS).astype(int))
+        label = f"{name}  AURC {100 * risk.mean():.2f} %"
+        axes.plot(coverage[shown], 100 * risk[shown], style, color=color, lw=1.6, label=label)
+    kept, accuracy = coverage[shown], float(np.mean(correct))
+    ideal = np.maximum(0, kept - accuracy) / kept
+    axes.fill_between(kept, 0, 100 * ideal, color="0.88", label="unavoidable at this accuracy")
     axes.set(
         xlabel="coverage: share of examples kept", ylabel="error rate among them, %", xlim=(0, 1)
     )
     axes.set_ylim(bottom=0)
-    axes.legend(fontsize=8, loc="upper left", frameon=False)
     axes.grid(alpha=0.25)
+    legend_below(figure, [axes], max_columns=2)
     return figure
+
+
+def _risk_coverage(confidence: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the curve of `metrics.risk_coverage`; NumPy sorts a million rows sooner than XLA does."""
+    _, index, counts = np.unique(-confidence, return_inverse=True, return_counts=True)
+    errors = np.bincount(index, weights=1 - np.asarray(correct, float))
+    number = np.arange(1, len(confidence) + 1)
+    risk = np.cumsum(np.repeat(errors / counts, counts)) / number
+    return number / len(confidence), risk
 
 
 def plot_roc(methods: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> Figure:
@@ -94,9 +194,12 @@ def plot_roc(methods: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> 
 
     Returns:
       The figure.
+
+    >>> import numpy as np
+    >>> len(plot_roc({"ce": [(np.array([0.9, 0.1]), np.array([1, 0]))]}).axes)
+    1
     """
-    figure = Figure(figsize=(5.6, 5.2), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panel_grid(1, 1, (5.0, 4.6 + 0.2 * len(methods)))
     axes.plot([0, 1], [0, 1], color="0.5", ls=":", lw=1)
     for i, (name, pairs) in enumerate(methods.items()):
         areas = [f"{100 * float(metrics.auroc(*pair)):.2f} %" for pair in pairs]
@@ -107,43 +210,6 @@ def plot_roc(methods: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> 
             label = "_"  # one entry per method
     axes.set(xlabel="false positive rate", ylabel="true positive rate", xlim=(0, 1), ylim=(0, 1))
     axes.set_aspect("equal")
-    axes.legend(fontsize=8, loc="lower right")
     axes.grid(alpha=0.25)
+    legend_below(figure, [axes], max_columns=1)
     return figure
-
-
-def _bars(
-    axes: Axes, left: np.ndarray, accuracy: np.ndarray, gap: np.ndarray, width: np.ndarray
-) -> None:
-    axes.bar(left, accuracy, width, align="edge", color=_BAR, edgecolor="white", label="accuracy")
-    axes.bar(
-        left, gap, width, bottom=accuracy, align="edge", color="none", edgecolor=_GAP,
-        hatch="////", lw=0.8, label="gap to confidence",
-    )  # fmt: skip
-    axes.plot([0, 1], [0, 1], color="0.5", ls=":", lw=1)
-
-
-_POINTS = np.linspace(0, 4095, 200).astype(int)
-
-
-def _smooth_curve(axes: Axes, confidence: np.ndarray, correct: np.ndarray) -> None:
-    # The bandwidth of the metric follows single examples where there are few: too noisy for a plot.
-    sigma = max(float(metrics.smooth_curve(confidence, correct).bandwidth), 0.04)
-    curve = metrics.smooth_curve(confidence, correct, bandwidth=sigma)
-    key = jax.random.key(0)
-    band = metrics.bootstrap(_smoothed, confidence, correct, sigma, key=key, num_samples=200)
-    x, density = np.asarray(curve.confidence)[_POINTS], np.asarray(curve.density)[_POINTS]
-    # Where there are fewer than five examples under the kernel, the curve is that of its tail.
-    is_supported = density * len(correct) * sigma * np.sqrt(2 * np.pi) > 5
-    low, middle, high = (
-        np.where(is_supported, y, np.nan) for y in (band.low, band.estimate, band.high)
-    )
-    axes.fill_between(x, low, high, color=_CURVE, alpha=0.18, lw=0)
-    axes.plot(x, middle, color=_CURVE, lw=1.4, label="smoothed")
-
-
-def _smoothed(
-    confidence: jax.Array, correct: jax.Array, sigma: jax.Array, weights: jax.Array | None = None
-) -> jax.Array:
-    curve = metrics.smooth_curve(confidence, correct, bandwidth=sigma, weights=weights)
-    return curve.accuracy[_POINTS]

@@ -7,33 +7,26 @@ from collections import Counter
 from collections.abc import Sequence
 
 from calib_jax._io import write_atomic, write_json
+from calib_jax.report import _sections
 from calib_jax.report._bin_sections import bin_sections, label_sections
 from calib_jax.report._confusion import confusion_sections
-from calib_jax.report._page import Picture, Section, png, write_html
+from calib_jax.report._page import Picture, Section, save_plot, write_html
 from calib_jax.report._read import (
-    Config,
-    Rows,
     Run,
     name_in,
+    read_ensembles,
     read_rows,
     read_runs,
     run_folders,
     settings_text,
     variants,
 )
-from calib_jax.report._sections import (
-    by_set_sections,
-    detection_sections,
-    dynamics_sections,
-    generation_sections,
-    has_texts,
-    reliability_sections,
-    robustness_sections,
-    variant_sections,
-)
-from calib_jax.report._summary import Summary, summarize
-from calib_jax.report._summary_text import comparison_text, summary_markdown
+from calib_jax.report._summary import summarize, summarize_ensembles
+from calib_jax.report._summary_tables import compact_table
+from calib_jax.report._summary_text import comparison_text, legend, summary_markdown
 from calib_jax.report._training_plots import plot_curves
+from calib_jax.report._types import Config, Rows, Summary
+from calib_jax.report._verdict import method_verdicts
 
 
 def write_report(workdir: str | pathlib.Path) -> str:
@@ -53,6 +46,8 @@ def write_report(workdir: str | pathlib.Path) -> str:
     workdir = pathlib.Path(workdir)
     config, runs = read_runs(workdir)
     summary = summarize([run.record for run in runs])
+    if ensembles := read_ensembles(workdir, summary):
+        summary["ensembles"] = summarize_ensembles(ensembles)
     rows: dict[str, list[Rows]] = {}
     first_runs: dict[str, Run] = {}
     for run in runs:
@@ -60,38 +55,46 @@ def write_report(workdir: str | pathlib.Path) -> str:
         first_runs.setdefault(run.record["method"], run)
     settings = {m: settings_text(variants(config)[m]) for m in rows if m in variants(config)}
 
-    plots = {"curves": png(plot_curves(rows))}
     curves = Picture(
-        plots["curves"],
+        plot_curves(rows),
         f"Curves over the epochs of {', '.join(rows)}",
         "Mean over the seeds, in a band of a standard deviation to either side.",
+        "curves",
     )
     sections = [
-        *variant_sections(settings),
-        *by_set_sections(summary, first_runs),
-        *generation_sections(summary),
-        *robustness_sections(summary, plots),
-        *dynamics_sections(workdir, first_runs, plots),
-        *detection_sections(summary, first_runs, plots),
-        *reliability_sections(summary, first_runs),
-        *label_sections(rows, first_runs, plots),
-        *bin_sections(rows, first_runs, plots),
-        *confusion_sections(runs, plots),
+        *_sections.variant_sections(settings),
+        *_sections.ensemble_sections(summary),
+        *_sections.by_set_sections(summary, first_runs),
+        *_sections.generation_sections(summary),
+        *_sections.robustness_sections(summary),
+        *_sections.dynamics_sections(workdir, first_runs),
+        *_sections.detection_sections(summary, first_runs),
+        *_sections.reliability_sections(summary, first_runs),
+        *label_sections(rows, first_runs),
+        *_sections.calibrator_sections(summary),
+        *_sections.class_sections(summary, first_runs),
+        *bin_sections(rows, first_runs),
+        *confusion_sections(runs),
         Section("Training", pictures=[curves]),
         Section("Configuration", code=json.dumps(config, indent=2), folded=True),
     ]
     write_html(
         workdir / "report.html",
         title=f"Calibration report: {workdir.resolve().name}",
+        verdicts=method_verdicts(summary, _sections.main_split(summary)),
         headline=_headline(workdir, config, summary, runs),
-        summary=summary,
+        tables=[compact_table(summary, split) for split in summary["splits"]],
+        legend=legend(summary),
         sections=sections,
+        samples=_sections.interactive_samples(summary, first_runs),
     )
+    plot_format = config.get("config", config).get("plot_format", "png")
     (workdir / "plots").mkdir(exist_ok=True)
-    for name, picture in plots.items():
-        write_atomic(workdir / "plots" / f"{name}.png", picture)
+    for picture in (picture for section in sections for picture in section.pictures):
+        if picture.name:
+            save_plot(picture.figure, workdir / "plots" / f"{picture.name}.{plot_format}")
     write_json(workdir / "summary.json", summary)
-    texts = has_texts(first_runs)
+    texts = _sections.has_texts(first_runs)
     markdown = summary_markdown(
         summary, data=name_in(config, "data"), model=name_in(config, "model"), texts=texts
     )

@@ -1,16 +1,15 @@
 """Robustness: the table of corruptions and attacks, as in the AutoLabel paper, and its figure 5."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from calib_jax.metrics import METRICS
-from calib_jax.report._style import color_and_style
-from calib_jax.report._summary import Summary
+from calib_jax.report._style import color_and_style, legend_below, panel_grid
 from calib_jax.report._summary_tables import AFTER, in_unit
 from calib_jax.report._table import EMPTY, Cell, Column, Table, compare
+from calib_jax.report._types import Json, Record, Summary
 
 ROBUSTNESS_LEGEND = (
     "cAccuracy and cECE: mean over all corruption types and severities, of ECE with 15 bins of equal "
@@ -40,14 +39,14 @@ def robustness_table(summary: Summary) -> Table | None:
     for path, key, title, subtitle in _COLUMNS:
         metric = METRICS[key]
         numbers = [in_unit(at_path(entry, path), metric.scale) for entry in methods.values()]
-        cells = compare(numbers, 2, metric.higher_is_better)
+        cells = compare(numbers, 2, metric)
         columns.append(Column(title, cells, subtitle, key))
     columns.append(Column("Δ %", _deltas(methods)))
     shown = [column for column in columns if not column.is_empty]
     return Table(_title(methods), list(methods), shown)
 
 
-def at_path(tree: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+def at_path(tree: Record, path: tuple[str, ...]) -> Json:
     """Return the entry of a nested dict at a path of keys; `None` if there is none."""
     for key in path:
         if key not in tree:
@@ -56,7 +55,7 @@ def at_path(tree: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     return tree
 
 
-def _title(methods: Mapping[str, Any]) -> str:
+def _title(methods: Mapping[str, Record]) -> str:
     """Name the origin of the corrupted images: published files, or generated with which strengths."""
     sources = {s for m in methods.values() for s in m.get("corruptions", {}).get("source", ())}
     origin = f" ({'; '.join(sorted(sources))})" if sources else ""
@@ -82,8 +81,8 @@ def plot_severity(summary: Summary) -> Figure | None:
     }
     if not methods:
         return None
-    figure = Figure(figsize=(8.4, 3.8), layout="constrained")
-    for axes, key in zip(figure.subplots(1, 2), ("accuracy", "ece"), strict=True):
+    figure, panels = panel_grid(2, 2, (3.9, 3.2))
+    for axes, key in zip(panels, ("accuracy", "ece"), strict=True):
         for i, (name, by_severity) in enumerate(methods.items()):
             x = [int(severity) for severity in by_severity]
             mean = np.array([100 * v[key]["mean"] for v in by_severity.values()])
@@ -95,8 +94,7 @@ def plot_severity(summary: Summary) -> Figure | None:
         if key == "ece":
             axes.set_ylim(bottom=0)
         axes.grid(alpha=0.25)
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    legend_below(figure, panels)
     return figure
 
 
@@ -118,13 +116,8 @@ def plot_operations(summary: Summary) -> Figure | None:
     }
     if not methods:
         return None
-    columns = min(3, len(methods))
-    rows = -(-len(methods) // columns)
-    figure = Figure(figsize=(1 + 3.4 * columns, 1.2 + 2.7 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    for axes in grid.flat[len(methods) :]:
-        axes.set_visible(False)
-    for axes, (method, operations) in zip(grid.flat, methods.items(), strict=False):
+    figure, panels = panel_grid(len(methods), 3, (3.4, 2.9), shared=True)
+    for axes, (method, operations) in zip(panels, methods.items(), strict=True):
         for i, (name, by_magnitude) in enumerate(operations.items()):
             x = [int(magnitude) for magnitude in by_magnitude]
             mean = [100 * entry["accuracy"]["mean"] for entry in by_magnitude.values()]
@@ -133,12 +126,11 @@ def plot_operations(summary: Summary) -> Figure | None:
         axes.set(title=method, xlabel="magnitude")
         axes.grid(alpha=0.25)
     figure.supylabel("accuracy, %", fontsize=10)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
+    legend_below(figure, panels, max_columns=5)
     return figure
 
 
-def _deltas(methods: Mapping[str, Any]) -> list[Cell]:
+def _deltas(methods: Mapping[str, Record]) -> list[Cell]:
     """Return the cells of equation 4, of means over seeds, against cross entropy.
 
     That of the same workdir counts, else the first one.

@@ -1,4 +1,4 @@
-"""The sections of a report's page. Pictures that are also files join `plots`, by their names."""
+"""The sections of a report's page."""
 
 import pathlib
 from collections.abc import Mapping
@@ -7,23 +7,42 @@ import numpy as np
 
 from calib_jax import metrics
 from calib_jax.report._dynamics_plots import plot_dynamics
-from calib_jax.report._page import Picture, Section, png
+from calib_jax.report._group_tables import CLASSES_LEGEND, class_table, outcomes
+from calib_jax.report._interactive import MAX_ROWS, Sample, take_sample
+from calib_jax.report._page import Picture, Section
 from calib_jax.report._prediction_plots import plot_reliability, plot_roc
-from calib_jax.report._read import Run, read_logits
+from calib_jax.report._read import Run
 from calib_jax.report._robustness import (
     ROBUSTNESS_LEGEND,
     plot_operations,
     plot_severity,
     robustness_table,
 )
-from calib_jax.report._summary import Record, Summary
-from calib_jax.report._summary_tables import detection_table, generation_tables, shift_table
-from calib_jax.report._summary_text import BY_SET_LEGEND, DETECTION_LEGEND, GENERATIONS_LEGEND
+from calib_jax.report._summary_tables import (
+    calibrator_tables,
+    detection_table,
+    ensemble_table,
+    generation_tables,
+    shift_table,
+)
+from calib_jax.report._summary_text import (
+    BY_SET_LEGEND,
+    DETECTION_LEGEND,
+    ENSEMBLES_LEGEND,
+    GENERATIONS_LEGEND,
+)
 from calib_jax.report._table import Cell, Table, to_markdown
+from calib_jax.report._types import Record, Summary
+from calib_jax.report._verdict import gap_text
 
 _NUM_LISTED = 20  # examples that are listed by their margin
 
 Runs = Mapping[str, Run]  # first run of each method
+
+
+def main_split(summary: Summary) -> str:
+    """Return the set that a report is about: test or, without one, the first."""
+    return "test" if "test" in summary["splits"] else next(iter(summary["splits"]))
 
 
 def variant_sections(settings: Mapping[str, str]) -> list[Section]:
@@ -47,37 +66,81 @@ def by_set_sections(summary: Summary, runs: Runs) -> list[Section]:
     return [Section(table.title, BY_SET_LEGEND, tables=[table])]
 
 
-def robustness_sections(summary: Summary, plots: dict[str, bytes]) -> list[Section]:
+def ensemble_sections(summary: Summary) -> list[Section]:
+    """Return how the ensembles of the seeds compare with a seed."""
+    tables = [table for s in summary["splits"] if (table := ensemble_table(summary, s))]
+    return [Section("Ensembles of the seeds", ENSEMBLES_LEGEND, tables=tables)] if tables else []
+
+
+def calibrator_sections(summary: Summary) -> list[Section]:
+    """Return all that was measured, a folded section per set and calibrator."""
+    return [
+        Section(table.title, tables=[table], folded=True)
+        for split in summary["splits"]
+        for table in calibrator_tables(summary, split)
+    ]
+
+
+def class_sections(summary: Summary, runs: Runs) -> list[Section]:
+    """Return a folded table by class of each method, with its first seed."""
+    split, sections = main_split(summary), []
+    for method, run in runs.items():
+        names, examples = run.record.get("label_names"), run.read_split(split)
+        if names and examples:
+            title = f"By class: {method} on {split}, seed {run.record['seed']}"
+            rows = outcomes(examples.logits, examples.labels)
+            table = class_table(title, examples.labels, rows, names)
+            sections.append(Section(title, CLASSES_LEGEND, tables=[table], folded=True))
+    return sections
+
+
+def interactive_samples(summary: Summary, runs: Runs) -> list[Sample]:
+    """Return the rows of the interactive figure, with the first seed of each method."""
+    split = main_split(summary)
+    read = {method: run.read_split(split) for method, run in runs.items()}
+    shown = {method: examples for method, examples in read.items() if examples}
+    samples = []
+    for method, (logits, labels, _) in shown.items():
+        record = runs[method].record
+        *_, (_, temperature) = _temperatures(record, split)
+        samples.append(take_sample(
+            f"{method} on {split}, seed {record['seed']}", logits, labels,
+            names=record.get("label_names") or None,
+            temperatures={} if temperature == 1 else {"temperature scaling": temperature},
+            max_rows=MAX_ROWS // len(shown),
+        ))  # fmt: skip
+    return samples
+
+
+def robustness_sections(summary: Summary) -> list[Section]:
     """Return table and plots of corruptions, attacks and image operations."""
     sections = []
     if table := robustness_table(summary):
         pictures = []
         if figure := plot_severity(summary):
-            plots["severity"] = png(figure)
             pictures.append(Picture(
-                plots["severity"], "Accuracy and ECE against the severity of corruptions",
+                figure, "Accuracy and ECE against the severity of corruptions",
                 "Means over the corruption types and the seeds, in a band of a standard deviation.",
+                "severity",
             ))  # fmt: skip
         sections.append(Section(table.title, ROBUSTNESS_LEGEND, tables=[table], pictures=pictures))
     if figure := plot_operations(summary):
-        plots["operations"] = png(figure)
         picture = Picture(
-            plots["operations"], "Accuracy against the magnitude of each image operation",
+            figure, "Accuracy against the magnitude of each image operation",
             "On the test set, 0 being without it; means over the seeds. Autocontrast and equalize have "
-            "no magnitude.",
+            "no magnitude.", "operations",
         )  # fmt: skip
         sections.append(Section("Under image operations", pictures=[picture]))
     return sections
 
 
-def dynamics_sections(workdir: pathlib.Path, runs: Runs, plots: dict[str, bytes]) -> list[Section]:
+def dynamics_sections(workdir: pathlib.Path, runs: Runs) -> list[Section]:
     """Return what a recording phase measured of the training examples, with the first seed."""
     paths = sorted(workdir.glob("phases/records/seed_*/artifacts.npz"))
     if not paths:
         return []
     with np.load(paths[0], allow_pickle=False) as archive:
         records = dict(archive)
-    plots["dynamics"] = png(plot_dynamics(records))
     names = next(
         (r.record["label_names"] for r in runs.values() if r.record.get("label_names")), ()
     )
@@ -95,11 +158,12 @@ def dynamics_sections(workdir: pathlib.Path, runs: Runs, plots: dict[str, bytes]
         "there are any, are likely to be among them. Id: place in the set's official files; correct: "
         "share of the epochs in which the label was predicted.",
         pictures=[Picture(
-            plots["dynamics"],
+            plot_dynamics(records),
             "AUM against confidence, and confidence against variability, of training examples",
             "Left: area under the margin. Right: the data map. Dashed: the medians. A method that "
             "halves the examples into easy and hard does so at that of AUM or at that of confidence, "
             f"by its option categorize. Seed {paths[0].parent.name.removeprefix('seed_')}.",
+            "dynamics",
         )],
         code=to_markdown(table),
     )]  # fmt: skip
@@ -111,32 +175,32 @@ def generation_sections(summary: Summary) -> list[Section]:
     return [Section("Generations", GENERATIONS_LEGEND, tables=tables)] if tables else []
 
 
-def detection_sections(summary: Summary, runs: Runs, plots: dict[str, bytes]) -> list[Section]:
+def detection_sections(summary: Summary, runs: Runs) -> list[Section]:
     """Return table and ROC curves of every out-of-distribution set."""
     sections = []
     for outside in summary["out_of_distribution"]:
         curves, text = {}, DETECTION_LEGEND
-        for method, (record, folder) in runs.items():
-            paths = [folder / "logits" / f"{split}.npz" for split in ("test", outside)]
-            if missing := [path.name for path in paths if not path.is_file()]:
-                text += f" No curve of {method}: {missing[0]} is not among its logits."
+        for method, run in runs.items():
+            inside, other = run.read_split("test"), run.read_split(outside)
+            if inside is None or other is None:
+                missing = "test" if inside is None else outside
+                text += f" No curve of {method}: {missing}.npz is not among its logits."
                 continue
-            inside, other = (read_logits(path)[0] for path in paths)
-            logits = np.concatenate([inside, other])
-            is_other = np.arange(len(logits)) >= len(inside)
+            logits = np.concatenate([inside.logits, other.logits])
+            is_other = np.arange(len(logits)) >= len(inside.logits)
             curves[method] = [
                 (np.asarray(metrics.predictive_entropy(logits / t)), is_other)
-                for _, t in _temperatures(record, "test")
+                for _, t in _temperatures(run.record, "test")
             ]
         pictures = []
         if curves:
-            plots[f"roc_{outside}"] = png(plot_roc(curves))
             seeds = sorted({runs[method].record["seed"] for method in curves})
             pictures.append(Picture(
-                plots[f"roc_{outside}"],
+                plot_roc(curves),
                 f"ROC curves of telling {outside} from test by entropy, of {', '.join(curves)}",
                 "By entropy of the softmax; solid before, dashed after temperature scaling. "
                 f"Seed {', '.join(map(str, seeds))}.",
+                f"roc_{outside}",
             ))  # fmt: skip
         sections.append(Section(
             f"Out of distribution: {outside}", text,
@@ -150,27 +214,25 @@ def reliability_sections(summary: Summary, runs: Runs) -> list[Section]:
 
     They are of the test split or, without one, of the first.
     """
-    split = "test" if "test" in summary["splits"] else next(iter(summary["splits"]))
+    split = main_split(summary)
     sections = []
-    for method, (record, folder) in runs.items():
-        path = folder / "logits" / f"{split}.npz"
+    for method, run in runs.items():
+        record, examples = run.record, run.read_split(split)
         title = f"Reliability of {method} on {split}"
-        if not path.is_file():
-            sections.append(
-                Section(title, text=f"No diagram: {path.name} is not among the logits.")
-            )
+        if examples is None:
+            text = f"No diagram: {split}.npz is not among the logits."
+            sections.append(Section(title, text))
             continue
-        logits, labels = read_logits(path)
+        logits, labels, _ = examples
         pictures = []
         for name, temperature in _temperatures(record, split):
             confidence, correct = map(np.asarray, metrics.top_label(logits / temperature, labels))
-            gap = confidence.mean() - correct.mean()
+            gap = 100 * (confidence.mean() - correct.mean())
             pictures.append(Picture(
-                png(plot_reliability([(name, confidence, correct)])),
+                plot_reliability([(name, confidence, correct)]),
                 f"Reliability diagram of {method} on {split}, {name}: mean confidence "
                 f"{confidence.mean():.1%}, accuracy {correct.mean():.1%}",
-                f"{name.capitalize()}: on average {100 * abs(gap):.1f} % "
-                f"{'over' if gap > 0 else 'under'}-confident. Seed {record['seed']}.",
+                f"{name.capitalize()}: {gap_text(gap)}. Seed {record['seed']}.",
             ))  # fmt: skip
         sections.append(Section(title, pictures=pictures))
     return sections

@@ -1,15 +1,15 @@
 """Statistics over the seeds of all that the runs measured, method by method."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-Record = Mapping[str, Any]  # content of a run's results.json
-Summary = Mapping[str, Any]  # what `summarize` returns
+from calib_jax.report._types import Json, Record, Summary
+
+Tree = dict[str, Json]
 
 
-def summarize(results: Sequence[Record]) -> dict[str, Any]:
+def summarize(results: Sequence[Record]) -> Tree:
     """Compute mean, standard deviation and number of runs of everything that was measured.
 
     Args:
@@ -27,51 +27,84 @@ def summarize(results: Sequence[Record]) -> dict[str, Any]:
 
     Raises:
       ValueError: A method has a seed twice.
+
+    >>> evaluation = {"name": "uncalibrated", "metrics": {"nll": 0.5}, "parameters": {}}
+    >>> summary = summarize([{"method": "ce", "seed": 0, "splits": {"test": [evaluation]}}])
+    >>> summary["splits"]["test"]["ce"]["uncalibrated"]["metrics"]["nll"]
+    {'mean': 0.5, 'std': None, 'n': 1}
     """
-    methods: dict[str, Any] = {}
-    splits: dict[str, Any] = {}
-    outside: dict[str, Any] = {}
-    generations: dict[str, Any] = {}
-    chosen: dict[str, dict[str, list[int]]] = {}
-    robustness: dict[str, Any] = {}
+    seeds: dict[str, list[int]] = {}
+    chosen: dict[str, list[int]] = {}
+    measured: Tree = {"methods": {}, "splits": {}, "out_of_distribution": {}}
     for record in results:
         name, seed = record["method"], record["seed"]
-        method = methods.setdefault(name, {"seeds": []})
-        if seed in method["seeds"]:
+        if seed in seeds.setdefault(name, []):
             raise ValueError(f"results: {name} with seed {seed} is there twice, expected once")
-        method["seeds"].append(seed)
-        costs = ("num_parameters", "train_seconds")  # unknown for a network from elsewhere
-        _collect(method, {key: record[key] for key in costs if key in record})
-        for split, evaluations in record["splits"].items():
-            by_calibrator = splits.setdefault(split, {}).setdefault(name, {})
-            for evaluation in evaluations:
-                measured = {kind: evaluation[kind] for kind in ("metrics", "parameters")}
-                _collect(by_calibrator.setdefault(evaluation["name"], {}), measured)
-        for other, measured in record.get("out_of_distribution", {}).items():
-            _collect(outside.setdefault(other, {}).setdefault(name, {}), measured)
-        for generation in record.get("generations", ()):
-            number = str(generation["generation"])
-            for split, evaluations in generation["splits"].items():
-                by_method = generations.setdefault(split, {}).setdefault(name, {})
-                for evaluation in evaluations:
-                    by_calibrator = by_method.setdefault(number, {})
-                    measured = {"metrics": evaluation["metrics"]}
-                    _collect(by_calibrator.setdefault(evaluation["name"], {}), measured)
+        seeds[name].append(seed)
         if "generation" in record:
-            chosen.setdefault(name, {"chosen": []})["chosen"].append(record["generation"])
-        if "robustness" in record:
-            _collect(robustness.setdefault(name, {}), record["robustness"])
-    seeds = {name: method.pop("seeds") for name, method in methods.items()}
-    return {
-        "methods": {
-            name: {"seeds": seeds[name], **_reduce(methods[name]), **chosen.get(name, {})}
-            for name in methods
+            chosen.setdefault(name, []).append(record["generation"])
+        _collect(measured, _measured(record))
+    summary = _reduce(measured | {"robustness": measured.get("robustness", {})})
+    for name, entry in summary["methods"].items():
+        entry["seeds"] = seeds[name]
+        if name in chosen:
+            entry["chosen"] = chosen[name]
+    return summary
+
+
+def _measured(record: Record) -> Tree:
+    """Return the numbers of a run, nested as in a summary."""
+    name = record["method"]
+    costs = ("num_parameters", "train_seconds")  # unknown for a network from elsewhere
+    tree: Tree = {
+        "methods": {name: {key: record[key] for key in costs if key in record}},
+        "splits": {
+            split: {name: {e["name"]: _of_evaluation(e) for e in evaluations}}
+            for split, evaluations in record["splits"].items()
         },
-        "splits": _reduce(splits),
-        "out_of_distribution": _reduce(outside),
-        **({"generations": _reduce(generations)} if generations else {}),
-        "robustness": _reduce(robustness),
+        "out_of_distribution": {
+            other: {name: scores} for other, scores in record.get("out_of_distribution", {}).items()
+        },
     }
+    for generation in record.get("generations", ()):
+        for split, evaluations in generation["splits"].items():
+            by_calibrator = {e["name"]: {"metrics": e["metrics"]} for e in evaluations}
+            by_method = tree.setdefault("generations", {}).setdefault(split, {})
+            by_method.setdefault(name, {})[str(generation["generation"])] = by_calibrator
+    if "robustness" in record:
+        tree["robustness"] = {name: record["robustness"]}
+    return tree
+
+
+def _of_evaluation(evaluation: Record) -> Tree:
+    return {
+        "metrics": with_gap(evaluation["metrics"]),
+        "parameters": evaluation["parameters"],
+    }
+
+
+def with_gap(measured: Mapping[str, float]) -> dict[str, float]:
+    """Return the metrics with `gap`, mean confidence less accuracy, if both were measured.
+
+    A gap that was measured stays: accuracy and confidence may be of different examples.
+    """
+    if not {"accuracy", "confidence"} <= measured.keys():
+        return dict(measured)
+    return {"gap": measured["confidence"] - measured["accuracy"], **measured}
+
+
+def summarize_ensembles(ensembles: Mapping[str, Mapping[str, Sequence[Record]]]) -> Tree:
+    """Return the evaluations of ensembles in the form of a summary's `splits`.
+
+    Args:
+      ensembles: Evaluations by method and split.
+    """
+    tree: Tree = {}
+    for method, splits in ensembles.items():
+        for split, evaluations in splits.items():
+            by_calibrator = {e["name"]: _of_evaluation(e) for e in evaluations}
+            _collect(tree, {split: {method: by_calibrator}})
+    return _reduce(tree)
 
 
 def temperature_scaling(summary: Summary) -> str:
@@ -85,7 +118,7 @@ def temperature_scaling(summary: Summary) -> str:
     return next((name for name in names if name.startswith("temperature")), "")
 
 
-def _collect(tree: dict[str, Any], measured: Mapping[str, Any]) -> None:
+def _collect(tree: Tree, measured: Record) -> None:
     """Append each number or name of a nested dict to the list at the same path of `tree`."""
     for key, value in measured.items():
         if isinstance(value, Mapping):
@@ -94,11 +127,11 @@ def _collect(tree: dict[str, Any], measured: Mapping[str, Any]) -> None:
             tree.setdefault(key, []).append(value)
 
 
-def _reduce(tree: dict[str, Any]) -> dict[str, Any]:
+def _reduce(tree: Tree) -> Tree:
     return {k: _reduce(v) if isinstance(v, dict) else _statistics(v) for k, v in tree.items()}
 
 
-def _statistics(values: list[Any]) -> dict[str, Any] | list[str]:
+def _statistics(values: list[Json]) -> Tree | list[str]:
     if isinstance(values[0], str):  # a name, not a number
         return sorted(set(values))
     array = np.asarray(values, float)

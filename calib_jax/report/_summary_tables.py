@@ -1,25 +1,65 @@
 """The tables of a summary: methods side by side, set by set, calibrator by calibrator."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from calib_jax.metrics import METRICS, Metric
-from calib_jax.report._summary import Summary, temperature_scaling
+from calib_jax.report._summary import temperature_scaling
 from calib_jax.report._table import EMPTY, Cell, Column, Number, Table, compare
+from calib_jax.report._types import Record, Summary
 
 UNCALIBRATED = "uncalibrated"
 AFTER = "+T"  # after temperature scaling
-_COMPACT = ("error", "nll", "brier", "ece", "ece_mass", "smooth_ece", "classwise_ece", "aurc")
+_COMPACT = (
+    "error",
+    "gap",
+    "nll",
+    "brier",
+    "ece",
+    "ece_mass",
+    "smooth_ece",
+    "classwise_ece",
+    "aurc",
+)
 _DETECTION = ("auroc", "fpr95")
 
 
 def compact_table(summary: Summary, split: str) -> Table:
     """Return a row per method, before and after temperature scaling side by side, as papers print it."""
-    methods = summary["splits"][split]
-    seeds = Column("seeds", [Cell(str(num_seeds(entry))) for entry in methods.values()])
-    return Table(split, list(methods), [seeds, *compact_columns(summary, split)])
+    methods, ensembles = summary["splits"][split], summary.get("ensembles", {}).get(split, {})
+    counts = [Cell(str(num_seeds(methods[name]))) for name in (*methods, *ensembles)]
+    scaling = temperature_scaling(summary)
+    columns = [Column("seeds", counts)]
+    for column in compact_columns(summary, split):
+        metric, calibrator = METRICS[column.key], scaling if column.subtitle else UNCALIBRATED
+        numbers = [_number(entry, calibrator, metric) for entry in ensembles.values()]
+        cells = compare(numbers, _digits(metric), metric._replace(higher_is_better=None))
+        columns.append(column._replace(cells=[*column.cells, *cells]))
+    names = [*methods, *(f"{name}, ensemble" for name in ensembles)]
+    return Table(split, names, columns)
+
+
+def ensemble_table(summary: Summary, split: str) -> Table | None:
+    """Return a row per ensemble: its change against the mean seed, and how far the seeds disagree."""
+    ensembles = summary.get("ensembles", {}).get(split, {})
+    if not ensembles:
+        return None
+    columns = []
+    for metric in map(METRICS.__getitem__, ("error", "nll", "brier", "ece")):
+        cells = []
+        for name, entry in ensembles.items():
+            seeds = _number(summary["splits"][split][name], UNCALIBRATED, metric)
+            mean = _number(entry, UNCALIBRATED, metric)
+            change = mean[0] - seeds[0] if mean and seeds else math.nan
+            cells.append(Cell(f"{change:+.{_digits(metric)}f}"))
+        columns.append(Column(f"{metric.short_heading}, change", cells, key=metric.key))
+    for key in ("disagreement", "mutual_information"):
+        metric = METRICS[key]
+        numbers = [_number(entry, UNCALIBRATED, metric) for entry in ensembles.values()]
+        columns.append(Column(metric.short_heading, compare(numbers, _digits(metric), metric)))
+    return Table(f"Ensembles on {split}", list(ensembles), columns)
 
 
 def compact_columns(summary: Summary, split: str) -> list[Column]:
@@ -27,11 +67,10 @@ def compact_columns(summary: Summary, split: str) -> list[Column]:
     methods, scaling = summary["splits"][split], temperature_scaling(summary)
     columns = []
     for metric in map(METRICS.__getitem__, _COMPACT):
-        digits = 2 if metric.is_percent else 3
         # A temperature changes no prediction, hence no error.
         for calibrator in (UNCALIBRATED,) if metric.key == "error" else (UNCALIBRATED, scaling):
             numbers = [_number(entry, calibrator, metric) for entry in methods.values()]
-            cells = compare(numbers, digits, metric.higher_is_better)
+            cells = compare(numbers, _digits(metric), metric)
             subtitle = AFTER if calibrator == scaling else ""
             column = Column(metric.short_heading, cells, subtitle, metric.key)
             if column.is_empty:
@@ -63,7 +102,7 @@ def language_columns(summary: Summary, split: str, names: Iterable[str]) -> list
 
     def cells(key: str, calibrator: str = UNCALIBRATED) -> list[Cell]:
         numbers = [_number(entry, calibrator, METRICS[key]) for entry in entries]
-        return compare(numbers, 2, METRICS[key].higher_is_better)
+        return compare(numbers, 2, METRICS[key])
 
     weighted = ["" if w == EMPTY else w.mean + w.spread for w in cells("f1_weighted")]
     columns = [Column(METRICS["accuracy"].heading, cells("accuracy"), key="accuracy")]
@@ -95,7 +134,7 @@ def detection_table(summary: Summary, outside: str) -> Table:
             for when, subtitle in (("before", ""), ("after", AFTER)):
                 values = [m.get(score, {}).get(when, {}).get(metric.key) for m in methods.values()]
                 numbers = [in_unit(value, metric.scale) for value in values]
-                cells = compare(numbers, 2, metric.higher_is_better)
+                cells = compare(numbers, 2, metric)
                 title = f"{metric.heading} by {score}"
                 columns.append(Column(title, cells, subtitle, metric.key))
     shown = [column for column in columns if not column.is_empty]
@@ -134,10 +173,10 @@ def generation_tables(summary: Summary) -> list[Table]:
 
 
 def _ranked_generations(
-    entries: Mapping[str, Any], generations: Sequence[int], metric: Metric, calibrator: str
+    entries: Record, generations: Sequence[int], metric: Metric, calibrator: str
 ) -> list[Cell]:
     numbers = [_number(entries.get(str(n), {}), calibrator, metric) for n in generations]
-    return compare(numbers, 2, metric.higher_is_better)
+    return compare(numbers, 2, metric)
 
 
 def calibrator_tables(summary: Summary, split: str) -> list[Table]:
@@ -151,7 +190,7 @@ def calibrator_tables(summary: Summary, split: str) -> list[Table]:
         for metric in _measured_metrics(methods):
             numbers = [_number(by_method[m], calibrator, metric) for m in methods]
             digits = 2 if metric.is_percent else 4
-            rows.append((metric.heading, compare(numbers, digits, metric.higher_is_better)))
+            rows.append((metric.heading, compare(numbers, digits, metric)))
         for key in dict.fromkeys(k for e in methods.values() for k in e["parameters"]):
             cells = [_parameter_cell(e["parameters"].get(key)) for e in methods.values()]
             rows.append((key, cells))
@@ -159,25 +198,29 @@ def calibrator_tables(summary: Summary, split: str) -> list[Table]:
     return tables
 
 
-def num_seeds(by_calibrator: Mapping[str, Any]) -> int:
+def _digits(metric: Metric) -> int:
+    return 2 if metric.is_percent else 3
+
+
+def num_seeds(by_calibrator: Record) -> int:
     """Return how many seeds a method has."""
     return max(s["n"] for s in by_calibrator[UNCALIBRATED]["metrics"].values())
 
 
-def mean_temperature(by_calibrator: Mapping[str, Any], scaling: str) -> str:
+def mean_temperature(by_calibrator: Record, scaling: str) -> str:
     """Return the mean temperature as it is shown; an empty text if there is none."""
     entry = by_calibrator.get(scaling, {}).get("parameters", {}).get("temperature")
     return "" if entry is None else f"{np.mean(entry['mean']):.2f}"
 
 
-def in_unit(entry: Mapping[str, Any] | None, scale: float) -> Number | None:
+def in_unit(entry: Record | None, scale: float) -> Number | None:
     """Return mean and standard deviation of an entry of a summary, in the unit of a table."""
     if entry is None:
         return None
     return scale * entry["mean"], None if entry["std"] is None else scale * entry["std"]
 
 
-def _number(by_calibrator: Mapping[str, Any], calibrator: str, metric: Metric) -> Number | None:
+def _number(by_calibrator: Record, calibrator: str, metric: Metric) -> Number | None:
     """Return mean and standard deviation in the metric's unit; `None` if it was not measured."""
     measured = by_calibrator.get(calibrator, {"metrics": {}})["metrics"]
     if metric.key != "error":
@@ -194,7 +237,7 @@ def _with_notes(cells: Sequence[Cell], notes: Sequence[str]) -> list[Cell]:
     ]
 
 
-def _parameter_cell(entry: Mapping[str, Any] | None) -> Cell:
+def _parameter_cell(entry: Record | None) -> Cell:
     if entry is None:
         return EMPTY
     spreads = entry["std"] or [None] * len(entry["mean"])
@@ -202,7 +245,7 @@ def _parameter_cell(entry: Mapping[str, Any] | None) -> Cell:
     return Cell(", ".join(f"{m:.3g}" + ("" if s is None else f"±{s:.2g}") for m, s in pairs))
 
 
-def _measured_metrics(methods: Mapping[str, Any]) -> list[Metric]:
+def _measured_metrics(methods: Mapping[str, Record]) -> list[Metric]:
     """Return the registered metrics in their order, then others, which are known by their keys only."""
     measured = dict.fromkeys(key for entry in methods.values() for key in entry["metrics"])
     known = [metric for key, metric in METRICS.items() if key in measured]

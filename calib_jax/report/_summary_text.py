@@ -6,12 +6,13 @@ from calib_jax.report._robustness import (
     TERMINAL_COLUMNS,
     robustness_table,
 )
-from calib_jax.report._summary import Summary, temperature_scaling
+from calib_jax.report._summary import temperature_scaling
 from calib_jax.report._summary_tables import (
     calibrator_tables,
     compact_columns,
     compact_table,
     detection_table,
+    ensemble_table,
     generation_tables,
     language_columns,
     mean_temperature,
@@ -27,6 +28,8 @@ from calib_jax.report._table import (
     to_markdown,
     to_text,
 )
+from calib_jax.report._types import Summary
+from calib_jax.report._verdict import method_verdicts
 
 _IN_TERMINAL = ("error", "nll", "ece", "ece_mass")
 _TERMINAL_LEGEND = "* best, ~ within its standard deviation; ECE-15"
@@ -36,6 +39,15 @@ _CRITERIA = {
     "temperature_ece_mass": "least equal-mass ECE on a grid",
 }
 
+MARKS_LEGEND = (
+    "Mean ± standard deviation over the seeds. The best of each comparison is bold, † is within one "
+    "standard deviation of it; with one seed nothing is marked, as a difference may be chance."
+)
+ENSEMBLES_LEGEND = (
+    "An ensemble is the mean of the seeds' probabilities, then calibrated like a seed. Change: against "
+    "the mean of the seeds, before calibration. Disagreement: share of pairs of seeds that predict "
+    "different classes. Mutual information: entropy of the mean less mean entropy, in nats."
+)
 BY_SET_LEGEND = (
     "F1: macro; in brackets, weighted by the sizes of the classes. ECE-10: ten bins of equal width, "
     "closed on the left."
@@ -53,10 +65,7 @@ GENERATIONS_LEGEND = (
 
 def legend(summary: Summary) -> str:
     """Return what the marks in the tables mean, and which temperature scaling +T is."""
-    text = (
-        "Mean ± standard deviation over the seeds. The best of each comparison is bold, † is within "
-        "one standard deviation of it. Binned ECEs have 15 bins."
-    )
+    text = f"{MARKS_LEGEND} Gap: confidence less accuracy. Binned ECEs have 15 bins."
     if scaling := temperature_scaling(summary):
         criterion = f" by {_CRITERIA[scaling]}" if scaling in _CRITERIA else ""
         text += (
@@ -84,6 +93,9 @@ def summary_markdown(
     parts = ["# Results", legend(summary)]
     for split in summary["splits"]:
         parts += [f"## {split}", to_markdown(compact_table(summary, split))]
+        parts += method_verdicts(summary, split)
+        if ensembles := ensemble_table(summary, split):
+            parts += [f"### {ensembles.title}", ENSEMBLES_LEGEND, to_markdown(ensembles)]
         parts += _paper_rows(summary, split, data if split == "test" else f"{data} {split}", model)
     if len(summary["splits"]) > 1 or texts:
         parts += _titled(shift_table(summary), BY_SET_LEGEND)

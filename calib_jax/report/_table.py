@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from calib_jax.metrics import METRICS
+from calib_jax.metrics import METRICS, Metric
+from calib_jax.report._summary import with_gap
 
 _TERMINAL_WIDTH = 100
 _TERMINAL_MARKS = {"best": "*", "near": "~", "": " "}
@@ -101,40 +102,50 @@ class Table(NamedTuple):
         return [(title, len(columns)) for title, columns in self.grouped]
 
 
-def compare(
-    numbers: Sequence[Number | None], digits: int, higher_is_better: bool | None = False
-) -> list[Cell]:
+def compare(numbers: Sequence[Number | None], digits: int, metric: Metric) -> list[Cell]:
     """Return the cells of competing numbers, of which the best is marked, and what is near to it.
 
     Numbers that look equal are equal: only the digits that are shown count. A number is near the best
-    one if it is within the latter's standard deviation.
+    one if it is within the latter's standard deviation. Without one, that is with a single seed,
+    nothing is marked, as the difference may be chance.
 
     Args:
       numbers: Mean and standard deviation of each; `None` for what was not measured.
       digits: Digits after the point.
-      higher_is_better: Direction; nothing is marked if it is `None`.
+      metric: Metric that they are values of; nothing is marked if it has no direction.
     """
-    shown = [None if n is None else round(n[0], digits) for n in numbers]
-    finite = [s for s in shown if s is not None and math.isfinite(s)]
-    best, spread = None, 0.0
-    if higher_is_better is not None and finite and min(finite) < max(finite):
-        best = max(finite) if higher_is_better else min(finite)
-        spread = max((n[1] or 0 for n, s in zip(numbers, shown, strict=True) if n and s == best))
+    sign = "+" if metric.key == "gap" else ""
     cells = []
-    for number, value in zip(numbers, shown, strict=True):
-        if number is None or value is None:
+    for number, mark in zip(numbers, _marks(numbers, digits, metric.higher_is_better), strict=True):
+        if number is None:
             cells.append(EMPTY)
             continue
         mean, std = number
-        mark = ""
-        if best is not None and value == best:
-            mark = "best"
-        elif best is not None and abs(value - best) <= spread:
-            mark = "near"
-        cells.append(
-            Cell(f"{mean:.{digits}f}", "" if std is None else f"±{std:.{digits}f}", mark=mark)
-        )
+        spread = "" if std is None else f"±{std:.{digits}f}"
+        cells.append(Cell(f"{mean:{sign}.{digits}f}", spread, mark=mark))
     return cells
+
+
+def _marks(
+    numbers: Sequence[Number | None], digits: int, higher_is_better: bool | None
+) -> list[str]:
+    shown = [math.nan if n is None else round(n[0], digits) for n in numbers]
+    best = best_of(shown, higher_is_better)
+    stds = [n[1] for n, x in zip(numbers, shown, strict=True) if n and x == best]
+    known = [std for std in stds if std is not None]
+    if best is None or not known:
+        return [""] * len(numbers)
+    spread = max(known)
+    near = ["near" if abs(x - best) <= spread else "" for x in shown]
+    return ["best" if x == best else mark for x, mark in zip(shown, near, strict=True)]
+
+
+def best_of(values: Sequence[float], higher_is_better: bool | None) -> float | None:
+    """Return the best of the finite values; `None` without a direction or if all are the same."""
+    finite = [value for value in values if math.isfinite(value)]
+    if higher_is_better is None or len(set(finite)) < 2:
+        return None
+    return max(finite) if higher_is_better else min(finite)
 
 
 def to_markdown(table: Table) -> str:
@@ -180,35 +191,36 @@ def metric_table(
     Args:
       columns: For each column its name, its metrics and the intervals of some of them. A metric that
         one of them lacks has no row.
-      starred: Whether to star the best value of a row.
+      starred: Whether to star the best value of a row in which all have intervals.
+
+    >>> print(metric_table([("a", {"nll": 0.5}, {"nll": (0.4, 0.6)})]))
+    | metric     |                       a |
+    |------------|------------------------:|
+    | NLL (nats) | 0.5000 [0.4000, 0.6000] |
     """
     rows = []
+    names, intervals = [name for name, _, _ in columns], [ends for _, _, ends in columns]
+    values = [with_gap(measured) for _, measured, _ in columns]
     for key, metric in METRICS.items():
-        if not all(key in values for _, values, _ in columns):
+        if not all(key in measured for measured in values):
             continue
-        numbers = [values[key] for _, values, _ in columns]
-        best = None
-        if starred and metric.higher_is_better is not None and max(numbers) > min(numbers):
-            best = max(numbers) if metric.higher_is_better else min(numbers)
-        texts = [
-            _with_interval(number, intervals.get(key), metric.scale)
-            for number, (_, _, intervals) in zip(numbers, columns, strict=True)
-        ]
+        numbers = [measured[key] for measured in values]
+        is_starred = starred and all(key in ends for ends in intervals)
+        best = best_of(numbers, metric.higher_is_better) if is_starred else None
         cells = [
-            Cell(f"{text}*" if number == best else text)
-            for text, number in zip(texts, numbers, strict=True)
+            Cell(with_interval(x, ends.get(key), metric) + ("*" if x == best else ""))
+            for x, ends in zip(numbers, intervals, strict=True)
         ]
         rows.append((metric.heading, cells))
-    return to_markdown(Table.from_rows("", [name for name, _, _ in columns], rows, "metric"))
+    return to_markdown(Table.from_rows("", names, rows, "metric"))
 
 
-def _with_interval(value: float, interval: tuple[float, float] | None, scale: int) -> str:
-    digits = 2 if scale == 100 else 4
-    text = f"{scale * value:.{digits}f}"
-    if interval is None:
-        return text
-    low, high = (f"{scale * end:.{digits}f}" for end in interval)
-    return f"{text} [{low}, {high}]"
+def with_interval(value: float, interval: tuple[float, float] | None, metric: Metric) -> str:
+    """Return a value in the metric's unit with its interval, if it has one: `1.23 [1.01, 1.45]`."""
+    digits = 2 if metric.is_percent else 4
+    sign = "+" if metric.key == "gap" else ""
+    text, *ends = (f"{metric.scale * x:{sign}.{digits}f}" for x in (value, *(interval or ())))
+    return f"{text} [{', '.join(ends)}]" if ends else text
 
 
 def _justified(row: Sequence[str], widths: Sequence[int]) -> list[str]:

@@ -2,17 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from calib_jax.metrics import METRICS
-from calib_jax.report._read import Row, Rows
-from calib_jax.report._style import color_and_style
-
-_MAX_COLUMNS = 3
+from calib_jax.report._style import color_and_style, legend_below, panel_grid
+from calib_jax.report._types import Row, Rows
 
 
 class _Curve(NamedTuple):
@@ -42,23 +40,23 @@ def plot_curves(runs: Mapping[str, Sequence[Rows]]) -> Figure:
 
     Returns:
       The figure.
+
+    >>> plot_curves({"ce": [[{"epoch": 1.0, "train/loss": 0.5}]]}).axes[0].get_title()
+    "training loss, each method's own"
     """
     rows = [row for seeds in runs.values() for run in seeds for row in run]
     panels = [curve for curve in _CURVES if any(curve.key in row for row in rows)]
     if not panels:
         raise ValueError(f"runs: no row holds any of {', '.join(c.key for c in _CURVES)}")
-    num_columns, num_rows = min(_MAX_COLUMNS, len(panels)), -(-len(panels) // _MAX_COLUMNS)
-    figsize = (0.6 + 3.5 * num_columns, 0.5 + 3.1 * num_rows)
-    figure = Figure(figsize=figsize, layout="constrained")
-    for number, (key, title, shown) in enumerate(panels, start=1):
-        axes = figure.add_subplot(num_rows, num_columns, number)
+    figure, grid = panel_grid(len(panels), max_columns=3)
+    for axes, (key, title, shown) in zip(grid, panels, strict=True):
         lowest = np.inf
         for i, (method, seeds) in enumerate(runs.items()):
             epochs, mean, std = mean_and_std(seeds, partial(_entry, key=key, shown=shown))
             if not epochs:
                 continue
             color, style = color_and_style(i)
-            draw_band(axes, epochs, mean, std, color=color, ls=style, label=method)
+            draw_band(axes, epochs, mean, std, color, style, method)
             lowest = min(lowest, mean.min())
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("epoch")
@@ -67,10 +65,7 @@ def plot_curves(runs: Mapping[str, Sequence[Rows]]) -> Figure:
             axes.set_yscale("log")
         else:
             axes.set_ylim(bottom=0)
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=min(5, len(runs)), frameon=False
-    )
+    legend_below(figure, grid, max_columns=5)
     return figure
 
 
@@ -83,6 +78,9 @@ def plot_labels(rows: Rows) -> Figure:
 
     Returns:
       The figure.
+
+    >>> len(plot_labels([{"epoch": 1.0, "method/label_confidence": [0.9, 0.8]}]).axes)
+    1
     """
     logged = [row for row in rows if "method/label_confidence" in row]
     if not logged:
@@ -93,27 +91,20 @@ def plot_labels(rows: Rows) -> Figure:
     tables = np.concatenate([np.ones_like(tables[:1]), tables])
     names = logged[-1].get("method/bucket_names", ())
     _, panels, buckets = tables.shape
-    num_columns = min(5, panels)
-    num_rows = -(-panels // num_columns)
-    figsize = (1.4 + 2.3 * max(num_columns, 2), 0.8 + 2.1 * max(num_rows, 1.4))
-    figure = Figure(figsize=figsize, layout="constrained")
-    grid = figure.subplots(num_rows, num_columns, sharex=True, sharey=True, squeeze=False)
+    figure, grid = panel_grid(panels, 5, (2.3, 2.1) if panels > 1 else (5.0, 3.0), shared=True)
     shades = _shades(buckets)
-    for i, axes in enumerate(grid.flat):
-        if i >= panels:
-            axes.set_visible(False)
-            continue
+    in_legend = (0, buckets // 2, buckets - 1)
+    for i, axes in enumerate(grid):
         for bucket in range(buckets):
-            axes.plot(epochs, 100 * tables[:, i, bucket], lw=1.2, color=shades[bucket])
+            label = f"bucket {bucket + 1}" if bucket in in_legend else "_"
+            axes.plot(epochs, 100 * tables[:, i, bucket], lw=1.2, color=shades[bucket], label=label)
         if i < len(names):
             axes.set_title(names[i], fontsize=9)
         axes.grid(alpha=0.25)
-    for axes in grid[-1]:
+    for axes in grid[-5:]:
         axes.set_xlabel("epoch")
     figure.supylabel("confidence in the label, %", fontsize=10)
-    handles = [grid[0, 0].lines[b] for b in dict.fromkeys((0, buckets // 2, buckets - 1))]
-    labels = [f"bucket {b + 1}" for b in dict.fromkeys((0, buckets // 2, buckets - 1))]
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    legend_below(figure, grid)
     return figure
 
 
@@ -147,8 +138,14 @@ def mean_and_std(
 
 
 def draw_band(
-    axes: Axes, epochs: list[float], mean: np.ndarray, std: np.ndarray, *, color: str, **line: Any
+    axes: Axes,
+    epochs: Sequence[float],
+    mean: np.ndarray,
+    std: np.ndarray,
+    color: str,
+    style: str,
+    label: str,
 ) -> None:
     """Draw a line of means in a band of a standard deviation to either side."""
     axes.fill_between(epochs, mean - std, mean + std, color=color, alpha=0.18, lw=0)
-    axes.plot(epochs, mean, color=color, lw=1.6, **line)
+    axes.plot(epochs, mean, style, color=color, lw=1.6, label=label)

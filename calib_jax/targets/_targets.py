@@ -1,10 +1,8 @@
-"""Soft targets `[batch, num_classes]`: what a loss compares the prediction with."""
-
-from typing import Any
+"""Soft targets `[batch, num_classes]` for losses."""
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from calib_jax._arrays import (
     as_class_numbers,
@@ -18,11 +16,11 @@ from calib_jax._hints import check_choice
 
 
 def one_hot(labels: ArrayLike, num_classes: int) -> jax.Array:
-    """Put all mass on the label.
+    """Return one-hot targets.
 
     Args:
-      labels: integers `[batch]`; soft `[batch, num_classes]` pass through.
-      num_classes: K.
+      labels: Integers `[batch]`; soft `[batch, num_classes]` pass through.
+      num_classes: Number of classes K.
 
     Returns:
       `[batch, num_classes]`
@@ -33,8 +31,8 @@ def one_hot(labels: ArrayLike, num_classes: int) -> jax.Array:
     return _soft(labels, num_classes, float_dtype(labels))
 
 
-def _soft(labels: ArrayLike, num_classes: int, dtype: Any) -> jax.Array:
-    """Labels of either kind as `[batch, num_classes]`."""
+def _soft(labels: ArrayLike, num_classes: int, dtype: DTypeLike) -> jax.Array:
+    """Return labels of either kind as `[batch, num_classes]`."""
     labels = jnp.asarray(labels)
     check_not_empty(labels.shape)
     if jnp.issubdtype(labels.dtype, jnp.integer):
@@ -55,14 +53,17 @@ def smooth(
     """Smooth labels, in either of the two ways that go by that name.
 
     Args:
-      labels: integers `[batch]` or soft `[batch, num_classes]`.
-      num_classes: K.
-      smoothing: sigma in [0, 1], scalar or `[batch]`.
+      labels: Integers `[batch]` or soft `[batch, num_classes]`.
+      num_classes: Number of classes K.
+      smoothing: Amount sigma in [0, 1], scalar or `[batch]`.
       kind: `'others'` gives the label 1 - sigma and each other class sigma / (K - 1);
         `'all'` gives every class sigma / K and the label 1 - sigma on top.
 
     Returns:
       `[batch, num_classes]`
+
+    References:
+      Szegedy, Vanhoucke, Ioffe, Shlens and Wojna (2016), arXiv:1512.00567 (`'all'`).
 
     >>> targets.smooth([0], 3, 0.5).tolist()
     [[0.5, 0.25, 0.25]]
@@ -76,12 +77,18 @@ def smooth(
 
 
 def mix(a: ArrayLike, b: ArrayLike, lam: ArrayLike) -> jax.Array:
-    """`lam a + (1 - lam) b`, for targets as for whatever else mixup mixes.
+    """Return `lam a + (1 - lam) b`, for targets, inputs or features.
 
     Args:
-      a: `[batch, ...]`.
-      b: like `a`.
-      lam: scalar or `[batch]`.
+      a: First array `[batch, ...]`.
+      b: Second array, like `a`.
+      lam: Weight of `a`, scalar or `[batch]`.
+
+    Returns:
+      Array like `a`.
+
+    References:
+      Zhang, Cisse, Dauphin and Lopez-Paz (2018), arXiv:1710.09412.
 
     >>> targets.mix([[1.0, 0.0]], [[0.0, 1.0]], 0.75).tolist()
     [[0.75, 0.25]]
@@ -95,15 +102,18 @@ def mix(a: ArrayLike, b: ArrayLike, lam: ArrayLike) -> jax.Array:
 
 
 def autolabel(labels: ArrayLike, confidence: ArrayLike, num_classes: int) -> jax.Array:
-    """AutoLabel's target (eq. 2): `confidence` on the label, the rest spread over the others.
+    """Return AutoLabel's target (eq. 2): `confidence` on the label, the rest spread over the others.
 
     Args:
-      labels: integers `[batch]`.
-      confidence: the label confidence of each example's distance bucket, scalar or `[batch]`.
-      num_classes: K.
+      labels: Integers `[batch]`.
+      confidence: Label confidence of each example's distance bucket, scalar or `[batch]`.
+      num_classes: Number of classes K.
 
     Returns:
       `[batch, num_classes]`
+
+    References:
+      Qin, Wang, Lakshminarayanan, Chi and Beutel (2023), arXiv:2302.11188.
 
     >>> targets.autolabel([0], 0.5, 3).tolist()
     [[0.5, 0.25, 0.25]]
@@ -120,7 +130,7 @@ def autolabel_mixup(
     confidence: ArrayLike,
     num_classes: int,
 ) -> jax.Array:
-    """AutoLabel's target for a mixed pair (appendix A).
+    """Return AutoLabel's target for a mixed pair (appendix A).
 
     The class of the heavier image gets c = `confidence`, that of the lighter one
     `min(1 - c, lam / (1 - lam) c)`, and the K - 2 others share what is left.
@@ -130,14 +140,17 @@ def autolabel_mixup(
     nowhere else to put it.
 
     Args:
-      labels_minor: integers `[batch]`, the classes with weight `lam_minor`.
-      labels_major: integers `[batch]`.
-      lam_minor: mixing weight of the lighter image in [0, 1/2], scalar or `[batch]`.
-      confidence: the label confidence of each example's distance bucket, scalar or `[batch]`.
-      num_classes: K.
+      labels_minor: Integers `[batch]`, the classes with weight `lam_minor`.
+      labels_major: Integers `[batch]`, the other classes.
+      lam_minor: Mixing weight of the lighter image in [0, 1/2], scalar or `[batch]`.
+      confidence: Label confidence of each example's distance bucket, scalar or `[batch]`.
+      num_classes: Number of classes K.
 
     Returns:
       `[batch, num_classes]`
+
+    References:
+      Qin, Wang, Lakshminarayanan, Chi and Beutel (2023), arXiv:2302.11188.
 
     >>> targets.autolabel_mixup([1], [0], 0.25, 0.75, 3).tolist()
     [[0.75, 0.25, 0.0]]
@@ -159,19 +172,22 @@ def autolabel_mixup(
 def ccat(
     labels: ArrayLike, distance: ArrayLike, eps: ArrayLike, num_classes: int, rho: float = 10.0
 ) -> jax.Array:
-    """Confidence-calibrated adversarial training's target: one-hot fading to uniform.
+    """Return the target of confidence-calibrated adversarial training: one-hot fading to uniform.
 
     `g onehot + (1 - g) / K` with the power transition `g = (1 - min(1, distance / eps))^rho`.
 
     Args:
-      labels: integers `[batch]`.
-      distance: size of each perturbation `[batch]`.
-      eps: the size at which the target is uniform.
-      num_classes: K.
-      rho: how early the target lets go.
+      labels: Integers `[batch]`.
+      distance: Size of each perturbation `[batch]`.
+      eps: Size at which the target is uniform, scalar or `[batch]`.
+      num_classes: Number of classes K.
+      rho: Power of the transition; the larger, the earlier the target fades.
 
     Returns:
       `[batch, num_classes]`
+
+    References:
+      Stutz, Hein and Schiele (2020), arXiv:1910.06259.
 
     >>> targets.ccat([0, 0], [0.0, 1.0], 1.0, 4).tolist()
     [[1.0, 0.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]]
@@ -189,20 +205,23 @@ def autolabel_update(
     accuracy: ArrayLike,
     alpha: ArrayLike,
 ) -> jax.Array:
-    """AutoLabel's update of the label confidences (eq. 1), clipped to [accuracy, 1].
+    """Return AutoLabel's update of the label confidences (eq. 1), clipped to [accuracy, 1].
 
     Over-confidence on a bucket's augmented validation set lowers its label confidence by
     `alpha * ece`, under-confidence raises it.
 
     Args:
-      confidence: label confidence of each bucket `[buckets]`.
-      ece: calibration error on each bucket's validation set `[buckets]`.
-      mean_confidence: mean top-label confidence there `[buckets]`.
-      accuracy: accuracy there `[buckets]`.
-      alpha: step size.
+      confidence: Label confidence of each bucket `[buckets]`.
+      ece: Calibration error on each bucket's validation set `[buckets]`.
+      mean_confidence: Mean top-label confidence there `[buckets]`.
+      accuracy: Accuracy there `[buckets]`.
+      alpha: Step size.
 
     Returns:
       `[buckets]`
+
+    References:
+      Qin, Wang, Lakshminarayanan, Chi and Beutel (2023), arXiv:2302.11188.
 
     >>> round(float(targets.autolabel_update(1.0, 0.1, 0.9, 0.8, 0.5)), 3)
     0.95
@@ -216,6 +235,6 @@ def autolabel_update(
 
 
 def _column(name: str, x: ArrayLike, target: jax.Array) -> jax.Array:
-    """A scalar or `[batch]` as something that broadcasts against `target` `[batch, num_classes]`."""
+    """Return a scalar or `[batch]` so that it broadcasts against `target` `[batch, num_classes]`."""
     x = as_per_example(name, x, target.shape[:-1], target.dtype)
     return x[..., None] if x.ndim else x

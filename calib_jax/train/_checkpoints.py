@@ -5,13 +5,13 @@ import math
 import pathlib
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as policies
 
+from calib_jax.methods import Params, PyTree
 from calib_jax.metrics import METRICS
 from calib_jax.train._distributed import any_process, barrier, is_primary, to_host
 from calib_jax.train._state import TrainState
@@ -35,9 +35,9 @@ class Checkpoints:
     one that was interrupted is never seen; one that was damaged later is found out when it is read.
 
     Args:
-      folder: where they are; made if need be.
-      best: the metric by which one more is kept, one of `SELECTION`; of equals the earliest.
-      newest: how many of the latest are kept.
+      folder: Folder of the checkpoints, created if needed.
+      best: Metric by which one more is kept, one of `SELECTION`; of equals the earliest.
+      newest: Number of the latest that are kept.
       log: Function that is called with lines for the user.
     """
 
@@ -52,7 +52,7 @@ class Checkpoints:
         self._log, self.best, self._folder = log, best, folder.absolute()
         self._put_aside_if_without_metrics()
 
-        def quality(metrics: Mapping[str, float]) -> Any:
+        def quality(metrics: Mapping[str, float]) -> tuple[float, float]:
             # Of equals the earliest: it is saved in any run, later ones only if time has come.
             return -cost(best, metrics[best]), -metrics.get("step", 0)
 
@@ -85,28 +85,38 @@ class Checkpoints:
     def save(
         self, step: int, state: TrainState, metrics: Mapping[str, float] | None = None
     ) -> None:
-        """Saves in the background; without `metrics` it cannot be the best."""
+        """Save in the background; without `metrics` it cannot be the best."""
         if step in self._manager.all_steps():
             return
         items = ocp.args.Composite(
             state=ocp.args.StandardSave(state),
-            check=ocp.args.JsonSave({"fingerprint": _fingerprint(state)}),
+            check=ocp.args.JsonSave(
+                {
+                    "fingerprint": _fingerprint(state),
+                    "network": _fingerprint((state.params, state.model_state)),
+                }
+            ),
         )
         known = {self.best: metrics[self.best], "step": step} if metrics else None
         self._manager.save(step, args=items, metrics=known, force=True)
 
     def wait(self) -> None:
+        """Wait until everything has been written."""
         self._manager.wait_until_finished()
 
     def latest(self) -> int | None:
-        """The newest step that is saved, or being saved."""
+        """Return the newest step that is saved, or being saved."""
         return self._manager.latest_step()
 
     def restore(self, like: TrainState, at_most: float = math.inf) -> TrainState | None:
-        """The newest checkpoint, up to a step, that can be read, or `None`. Damaged ones are put aside.
+        """Return the newest checkpoint that can be read, or `None`; damaged ones are moved aside.
+
+        Args:
+          like: Shapes and shardings of the state.
+          at_most: Largest step to restore.
 
         Raises:
-          OSError, MemoryError, JaxRuntimeError: not the files are at fault but the disk or the memory.
+          OSError, MemoryError, JaxRuntimeError: If the disk or the memory is at fault, not the files.
         """
         for step in sorted(self._manager.all_steps(), reverse=True):
             if step > at_most:
@@ -123,7 +133,7 @@ class Checkpoints:
         return None
 
     def restore_best(self, like: TrainState) -> TrainState:
-        """The best checkpoint by the named metric."""
+        """Return the best checkpoint by the metric `best`."""
         best = self._manager.best_step()
         if best is None or self._manager.metrics(best) is None:
             raise ValueError(f"no checkpoint in {self._folder} has the metric {self.best!r}")
@@ -135,16 +145,16 @@ class Checkpoints:
                 "config.checkpoint.select='last' evaluates the last one"
             ) from error
 
-    def _read(self, step: int, like: TrainState) -> Any:
-        """A checkpoint; if any process cannot read its part, all raise, in the same place."""
+    def _read(self, step: int, like: TrainState) -> TrainState:
+        """Return a checkpoint; if any process cannot read its part, all raise, in the same place."""
         items = ocp.args.Composite(
             state=ocp.args.StandardRestore(like), check=ocp.args.JsonRestore()
         )
         self.wait()  # it may be being written
         problem: Exception | None = None
         try:
-            found = self._reader.restore(self._folder / str(step), args=items)
-            saved = found.check["fingerprint"]
+            restored = self._reader.restore(self._folder / str(step), args=items)
+            saved = restored.check["fingerprint"]
         except Exception as error:
             problem = error
         passing, damaged = _may_pass(problem), problem is not None
@@ -154,12 +164,12 @@ class Checkpoints:
             raise OSError(f"another process could not read checkpoint {step} this time")
         if any_damaged:
             raise problem or ValueError("another process could not read it")
-        if _fingerprint(found.state) != saved:
+        if _fingerprint(restored.state) != saved:
             raise ValueError("its values are not those that were saved")
-        return found.state
+        return restored.state
 
     def _put_aside_if_without_metrics(self) -> None:
-        """Orbax reads the metrics of all checkpoints when it opens a folder, and trips over bad ones."""
+        """Move checkpoints with damaged metrics aside: orbax fails on them when it opens a folder."""
         for path in self._folder.glob("*/metrics/metrics"):
             try:
                 json.loads(path.read_bytes())
@@ -167,7 +177,7 @@ class Checkpoints:
                 self._put_aside(int(path.parts[-3]), error)
 
     def _put_aside(self, step: int, error: Exception) -> None:
-        """Nothing is deleted: it may be a good checkpoint of something else."""
+        """Move a checkpoint aside; nothing is deleted, as it may be a good one of something else."""
         self._log(
             f"checkpoint {step} cannot be read ({_in_short(error)}) and is put aside; "
             "going back to the one before"
@@ -183,8 +193,53 @@ class Checkpoints:
         (self._folder / str(step)).rename(aside / f"{step}_{number}")
 
 
-def _fingerprint(state: Any) -> int:
-    """A number that changes with any bit of the state. On the host: there is nothing to compile."""
+def restore_network(
+    path: pathlib.Path, params: Params, model_state: PyTree
+) -> tuple[Params, PyTree]:
+    """Return the parameters and the model state of one checkpoint, on the host.
+
+    Nothing else of the state is read, and the devices it was trained on do not matter.
+
+    Args:
+      path: Folder of the checkpoint, `checkpoints/STEP`.
+      params: Pytree of the parameters' shapes.
+      model_state: Pytree of the model state's shapes.
+
+    Raises:
+      ValueError: If the checkpoint is missing, damaged or of another network.
+    """
+    if not path.is_dir():
+        raise ValueError(f"{path}: there is no such checkpoint")
+    like = {"params": params, "model_state": model_state}
+    arguments = ocp.args.PyTreeRestore(
+        item=like,
+        restore_args=jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), like),
+        partial_restore=True,
+    )
+    try:
+        restored = ocp.PyTreeCheckpointHandler().restore(path.absolute() / "state", args=arguments)
+        saved = json.loads((path / "check" / "metadata").read_text())["network"]
+    except Exception as error:  # whatever is wrong with the files
+        if _may_pass(error):
+            raise
+        raise ValueError(f"{path}: cannot be read ({_in_short(error)})") from error
+    for (keys, x), shape in zip(
+        jax.tree_util.tree_leaves_with_path(restored), jax.tree.leaves(like), strict=True
+    ):
+        found = x.shape if isinstance(x, np.ndarray) else None  # orbax leaves out what is not there
+        if found != shape.shape:
+            raise ValueError(
+                f"{path}: of another network: {jax.tree_util.keystr(keys)} has shape {found}, "
+                f"expected {shape.shape}"
+            )
+    network = restored["params"], restored["model_state"]
+    if _fingerprint(network) != saved:
+        raise ValueError(f"{path}: damaged; its values are not those that were saved")
+    return network
+
+
+def _fingerprint(state: PyTree) -> int:
+    """Return a number that changes with any bit of the state; on the host, nothing is compiled."""
     crc = 0
     for leaf in jax.tree.leaves(state):
         crc = zlib.crc32(np.ascontiguousarray(to_host(leaf)).reshape(-1).view(np.uint8).data, crc)
@@ -192,7 +247,7 @@ def _fingerprint(state: Any) -> int:
 
 
 def _may_pass(error: Exception | None) -> bool:
-    """Whether the disk or the memory is at fault: the same files may well be read the next time."""
+    """Return whether the disk or the memory is at fault, so that the same files may be read later."""
     damage = FileNotFoundError, NotADirectoryError, IsADirectoryError
     passing = OSError, MemoryError, jax.errors.JaxRuntimeError
     return isinstance(error, passing) and not isinstance(error, damage)

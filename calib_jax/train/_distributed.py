@@ -1,15 +1,17 @@
 """Devices and processes: shardings over one axis, `data`, and what processes agree on."""
 
+import functools
 import os
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.typing import ArrayLike
 
-from calib_jax._hints import expected_one_of
+from calib_jax._hints import check_choice
+from calib_jax.methods import PyTree
 
 MODES = ("none", "env", "auto")
 LOST_SECONDS = 60  # without a heartbeat, after which a process counts as lost
@@ -31,7 +33,7 @@ def sharded(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec("data"))
 
 
-def fsdp_shardings(tree: Any, mesh: Mesh, *, rows: int | None = None) -> Any:
+def fsdp_shardings(tree: PyTree, mesh: Mesh, *, rows: int | None = None) -> PyTree:
     """Return for each array a sharding along one axis, or replicated where no axis can be divided.
 
     Args:
@@ -41,7 +43,7 @@ def fsdp_shardings(tree: Any, mesh: Mesh, *, rows: int | None = None) -> Any:
         that the number of devices divides.
     """
 
-    def one(leaf: Any) -> NamedSharding:
+    def one(leaf: jax.Array | jax.ShapeDtypeStruct) -> NamedSharding:
         fits = [n % mesh.size == 0 and n > 0 for n in leaf.shape]
         if rows is not None:
             axes = [0] if leaf.shape[:1] == (rows,) and fits[0] else []
@@ -64,12 +66,14 @@ def check_batch_size(key: str, batch_size: int, mesh: Mesh, accumulate: int = 1)
         )
 
 
-def replicate(tree: Any, mesh: Mesh) -> Any:
+def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
     """Copy `tree` to every device; all processes must have the same."""
     return put(tree, replicated(mesh), lambda x: x.shape)
 
 
-def put(tree: Any, sharding: NamedSharding, global_shape: Callable[[Any], Any]) -> Any:
+def put(
+    tree: PyTree, sharding: NamedSharding, global_shape: Callable[[np.ndarray], tuple[int, ...]]
+) -> PyTree:
     """Put arrays on the devices of which each process has its own rows.
 
     Args:
@@ -80,10 +84,10 @@ def put(tree: Any, sharding: NamedSharding, global_shape: Callable[[Any], Any]) 
     if jax.process_count() == 1:
         return jax.device_put(tree, sharding)
 
-    def one(x: Any) -> Any:
+    def one(x: ArrayLike) -> jax.Array:
         # Not device_put: it would send everything around to check that all processes have the same.
-        x = np.asarray(x)
-        return jax.make_array_from_process_local_data(sharding, x, global_shape(x))
+        rows = np.asarray(x)
+        return jax.make_array_from_process_local_data(sharding, rows, global_shape(rows))
 
     return jax.tree.map(one, tree)
 
@@ -98,11 +102,17 @@ def init_distributed(mode: str) -> str:
     Returns:
       One line about processes and devices, for the user.
     """
-    if mode not in MODES:
-        raise ValueError(f"distributed={mode!r}: {expected_one_of(mode, MODES)}")
+    check_choice("distributed", mode, MODES)
     if mode != "none":
         _initialize(mode)
-    kinds = ", ".join(sorted({device.device_kind for device in jax.local_devices()}))
+    try:
+        devices = jax.local_devices()
+    except (RuntimeError, AssertionError) as error:  # jax asserts that a platform has devices
+        reason = (str(error).strip().splitlines() or ["there is no such device"])[0]
+        raise ValueError(
+            f"JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS', '')!r}: {reason}; unset it, or set cpu"
+        ) from error
+    kinds = ", ".join(sorted({device.device_kind for device in devices}))
     description = f"process {jax.process_index()} of {jax.process_count()}, "
     description += f"{jax.local_device_count()} of {jax.device_count()} devices ({kinds})"
     if mode == "none":
@@ -111,7 +121,9 @@ def init_distributed(mode: str) -> str:
 
 
 def _initialize(mode: str) -> None:
-    options: dict[str, Any] = {"heartbeat_timeout_seconds": LOST_SECONDS}
+    initialize = functools.partial(
+        jax.distributed.initialize, heartbeat_timeout_seconds=LOST_SECONDS
+    )
     if mode == "env":
         missing = [name for name in _VARIABLES if not os.environ.get(name)]
         if missing:
@@ -124,11 +136,15 @@ def _initialize(mode: str) -> None:
                 f"distributed='env': JAX_PROCESS_ID={index!r} of JAX_NUM_PROCESSES={count!r}: "
                 "expected whole numbers, the first smaller than the second"
             )
-        options |= {"coordinator_address": address, "num_processes": int(count)}
-        options["process_id"] = int(index)
-        options["cluster_detection_method"] = "deactivate"  # or Slurm would assign its devices
+        initialize = functools.partial(
+            initialize,
+            coordinator_address=address,
+            num_processes=int(count),
+            process_id=int(index),
+            cluster_detection_method="deactivate",  # or Slurm would assign its devices
+        )
     try:
-        jax.distributed.initialize(**options)
+        initialize()
     except (RuntimeError, ValueError) as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ValueError(
@@ -183,7 +199,7 @@ def barrier(name: str) -> None:
         multihost_utils.sync_global_devices(name)
 
 
-def to_host(array: Any) -> np.ndarray:
+def to_host(array: ArrayLike) -> np.ndarray:
     """Return all of an array on the host, however it is sharded; every process must call this."""
     if isinstance(array, jax.Array) and not (
         array.is_fully_addressable or array.is_fully_replicated

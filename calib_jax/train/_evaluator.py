@@ -2,39 +2,42 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from calib_jax import _cpu
+from calib_jax.methods import Measure, Params, PyTree
 from calib_jax.train import _distributed
 from calib_jax.train._loader import Chunk, Loader, gather
 from calib_jax.train._network import Network
 from calib_jax.train._state import TrainState
 
-# `(apply, params, batch, arg) -> pytree of sums over the weighted rows`
-Measure = Callable[..., Any]
+
+def num_compiled(program: Callable[..., PyTree]) -> int:
+    """Return how often a jitted function has been compiled."""
+    return program._cache_size()  # type: ignore[attr-defined]
 
 
 class BucketEvaluator:
     """Sums over a data set for many buckets, with one program for all of them.
 
-    On accelerators a call is a scan over the buckets for one batch, which is then read only once. XLA's
-    CPU backend runs convolutions in a loop an order of magnitude slower: there a call is one bucket.
+    On accelerators a call is a scan over the buckets for one batch, which is then read only once. Where
+    loops are slow (`_cpu.py`), a call is one bucket.
     """
 
     def __init__(self, network: Network, mesh: Mesh) -> None:
         self.network, self.mesh = network, mesh
-        self.loops = jax.default_backend() != "cpu"
+        self.loops = not _cpu.loops_are_slow()
         replicated = _distributed.replicated(mesh)
         self._one = jax.jit(self._sums, static_argnames="measure", out_shardings=replicated)
         self._all = jax.jit(self._all_sums, static_argnames="measure", out_shardings=replicated)
         self._add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b))
         self._subsets: dict[tuple[int, int], Loader] = {}
 
-    def __call__(self, state: TrainState, loader: Loader, measure: Measure, args: Any) -> Any:
+    def __call__(self, state: TrainState, loader: Loader, measure: Measure, args: PyTree) -> PyTree:
         """Return the sums of `measure` over all batches, a pytree of arrays `[buckets, …]`.
 
         Args:
@@ -45,15 +48,15 @@ class BucketEvaluator:
         """
         count = jax.tree.leaves(args)[0].shape[0]
         each = [jax.tree.map(lambda x, i=i: x[i], args) for i in range(count)]
-        total: Any = None
+        total: PyTree = None
         plan = loader.in_order()
         for chunk in loader.chunks(plan, 0, len(plan.rows)):
             given = state.params, state.model_state, chunk
-            sums: Any
-            if self.loops:
-                sums = self._all(*given, args, measure)
-            else:
-                sums = [self._one(*given, arg, measure) for arg in each]
+            sums: PyTree = (
+                self._all(*given, args, measure)
+                if self.loops
+                else [self._one(*given, arg, measure) for arg in each]
+            )
             total = sums if total is None else self._add(total, sums)
             jax.block_until_ready(total)  # no queue of everything that is to be done
         return total if self.loops else jax.tree.map(lambda *x: jnp.stack(x), *total)
@@ -74,16 +77,17 @@ class BucketEvaluator:
 
     def compilations(self) -> int:
         """Return the number of programs compiled so far."""
-        functions: tuple[Any, ...] = (self._one, self._all)
-        return sum(function._cache_size() for function in functions)
+        return num_compiled(self._one) + num_compiled(self._all)
 
-    def _sums(self, params: Any, model_state: Any, chunk: Chunk, arg: Any, measure: Measure) -> Any:
+    def _sums(
+        self, params: Params, model_state: PyTree, chunk: Chunk, arg: PyTree, measure: Measure
+    ) -> PyTree:
         batch = gather(chunk, 0, self.mesh)
         return measure(self.network.bind(model_state), params, batch, arg)
 
     def _all_sums(
-        self, params: Any, model_state: Any, chunk: Chunk, args: Any, measure: Measure
-    ) -> Any:
+        self, params: Params, model_state: PyTree, chunk: Chunk, args: PyTree, measure: Measure
+    ) -> PyTree:
         return jax.lax.map(lambda arg: self._sums(params, model_state, chunk, arg, measure), args)
 
 
@@ -110,7 +114,7 @@ class Evaluator:
         """Return logits `[n, num_classes]` and labels `[n]`."""
         return self._validation
 
-    def per_bucket(self, measure: Measure, args: Any, limit: int = 0) -> Any:
+    def per_bucket(self, measure: Measure, args: PyTree, limit: int = 0) -> PyTree:
         """Return sums of `measure` over `limit` examples (0 for all), for each of the stacked `args`."""
         start = time.monotonic()
         loader = self._buckets.subset(self._loader, limit)

@@ -5,8 +5,9 @@ larger set are sent one by one, each process's rows to its own devices; so are t
 its length, so that sets of any size share the programs that were compiled for those lengths.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -14,14 +15,14 @@ from jax.sharding import Mesh
 
 from calib_jax import data
 from calib_jax.data import BatchPlan, Dataset
-from calib_jax.methods import Batch
+from calib_jax.methods import Batch, PyTree
 from calib_jax.train import _distributed
 
 _TOKENS = ("input_ids", "mask", "token_type_ids")
 
 
 class Chunk(NamedTuple):
-    """The batches of a few steps, a pytree.
+    """The batches of a few steps, a pytree of arrays (or of their axes, shapes or shardings).
 
     Attributes:
       arrays: Inputs, `labels` and `position` of the rows to choose from.
@@ -30,10 +31,10 @@ class Chunk(NamedTuple):
       num_steps: Number of those steps to take, int32.
     """
 
-    arrays: Any
-    rows: Any
-    weights: Any
-    num_steps: Any
+    arrays: PyTree
+    rows: PyTree
+    weights: PyTree
+    num_steps: PyTree
 
 
 class Loader:
@@ -77,13 +78,13 @@ class Loader:
         fits = dataset.read is None and size <= resident_bytes
         self.resident = fits and self.lengths is None
         self.steps_per_call = steps_per_call if self.resident else 1
-        self._arrays: dict[str, Any] = {}
-        if self.resident:
-            columns = {
-                "labels": dataset.labels,
-                "position": np.arange(len(dataset), dtype=np.int32),
-            }
-            self._arrays = _distributed.replicate(dataset.inputs | columns, mesh)
+
+    @functools.cached_property
+    def _arrays(self) -> dict[str, jax.Array]:
+        """Put the whole set on every device, when it is first used."""
+        position = np.arange(len(self.dataset), dtype=np.int32)
+        columns = {"labels": self.dataset.labels, "position": position}
+        return _distributed.replicate(self.dataset.inputs | columns, self.mesh)
 
     @property
     def steps(self) -> int:
@@ -108,7 +109,7 @@ class Loader:
             len(self.dataset), self.batch_size, lengths=self.lengths, buckets=self.buckets
         )
 
-    def example(self) -> dict[str, Any]:
+    def example(self) -> dict[str, np.ndarray]:
         """Return inputs `[1, …]` of one example, for their shapes."""
         if self.dataset.read is not None:
             return {k: v[None] for k, v in self.dataset.read(0, None).items()}
@@ -139,7 +140,7 @@ class Loader:
         columns = np.sort(np.concatenate([np.arange(self.batch_size)[index] for index in slices]))
         local_rows = plan.rows[:, columns]
         if dataset.read is None:
-            batches: Any = (
+            batches: Iterable[dict[str, np.ndarray]] = (
                 {k: v[rows] for k, v in dataset.inputs.items()} for rows in local_rows[start:stop]
             )
         else:
@@ -164,7 +165,22 @@ class Loader:
             yield Chunk(arrays, None, plan.weights[step : step + 1], np.int32(1))
 
 
-def gather(chunk: Chunk, step: Any, mesh: Mesh | None) -> Batch:
+def zero_example(dataset: Dataset) -> dict[str, np.ndarray]:
+    """Return inputs `[1, …]` of zeros, as a network is given them.
+
+    Args:
+      dataset: Data set with the inputs.
+    """
+    if dataset.read is not None:
+        inputs = {name: x[None] for name, x in dataset.read(0, None).items()}
+    else:
+        inputs = {name: rows[:1] for name, rows in dataset.inputs.items()}
+    # Images reach the network as numbers in [0, 1], whatever they are stored as.
+    dtypes = {k: np.float32 if k == "image" else x.dtype for k, x in inputs.items()}
+    return {name: np.zeros(x.shape, dtypes[name]) for name, x in inputs.items()}
+
+
+def gather(chunk: Chunk, step: int | jax.Array, mesh: Mesh | None) -> Batch:
     """Return the batch of one step of a chunk, sharded over the mesh if one is given; inside jit."""
     columns = dict(chunk.arrays)
     if chunk.rows is not None:
@@ -173,9 +189,14 @@ def gather(chunk: Chunk, step: Any, mesh: Mesh | None) -> Batch:
     if mesh is not None:
         columns = jax.lax.with_sharding_constraint(columns, _distributed.sharded(mesh))
     labels, position, weights = (columns.pop(key) for key in ("labels", "position", "weights"))
-    if "image" in columns and columns["image"].dtype == np.uint8:
-        columns["image"] = columns["image"].astype(np.float32) / 255
-    return Batch(columns, labels, position, weights)
+    return Batch(scale_images(columns), labels, position, weights)
+
+
+def scale_images(inputs: dict[str, PyTree]) -> dict[str, PyTree]:
+    """Return inputs in which stored pixels, uint8, are numbers in [0, 1]; inside jit."""
+    if "image" in inputs and inputs["image"].dtype == np.uint8:
+        return inputs | {"image": inputs["image"].astype(np.float32) / 255}
+    return inputs
 
 
 def _lengths(dataset: Dataset) -> tuple[np.ndarray | None, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""What a run tells: metrics.jsonl, one line per evaluation, and the progress shown to a user."""
+"""The log of a run: metrics.jsonl, one line per evaluation, and the progress shown to a user."""
 
 import contextlib
 import json
@@ -6,14 +6,18 @@ import os
 import pathlib
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import tqdm
 
 from calib_jax._io import write_atomic
 from calib_jax.train._distributed import is_primary
 
+if TYPE_CHECKING:
+    import tensorboardX
+
+Row: TypeAlias = dict[str, Any]  # a line of the log: JSON values by name
 _SECONDS = 10.0  # between lines, where there is no terminal
 
 
@@ -28,16 +32,16 @@ class Log:
     def __init__(self, path: pathlib.Path, tensorboard: pathlib.Path | None = None) -> None:
         self.path = path
         self._tensorboard = tensorboard
-        self._writer: Any = None
+        self._writer: tensorboardX.SummaryWriter | None = None
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Row]:
         """Return all complete lines, without a last one that was cut off when the machine stopped."""
         if not self.path.exists():
             return []
         lines = self.path.read_text().split("\n")
         return [json.loads(line) for line in lines[:-1]]
 
-    def append(self, row: Mapping[str, Any]) -> None:
+    def append(self, row: Row) -> None:
         """Write a line; it is on the disk before any checkpoint of a later step."""
         if not is_primary():
             return
@@ -56,7 +60,7 @@ class Log:
         if self.path.exists():
             write_atomic(self.path, "".join(kept))
 
-    def _add_scalars(self, row: Mapping[str, Any]) -> None:
+    def _add_scalars(self, row: Row) -> None:
         if self._writer is None:
             import tensorboardX
 
@@ -85,7 +89,7 @@ class Progress:
         self.title, self.total, self.start, self.batch_size = title, total, start, batch_size
         self.step, self.began, self._shown = start, time.monotonic(), time.monotonic()
         self._facts: dict[str, str] = {}
-        self._bar: Any = None
+        self._bar: tqdm.tqdm | None = None
         self._quiet = not is_primary()
         if sys.stderr.isatty() and not self._quiet:
             self._bar = tqdm.tqdm(

@@ -1,12 +1,14 @@
-"""Optimisers and learning rates as the papers need them, put together from optax."""
+"""Optimizers and learning rate schedules of the papers, built from optax."""
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
+
+from calib_jax._hints import check_choice
+from calib_jax.methods import Params, PyTree
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "milestones", "linear", "cosine")
@@ -21,18 +23,22 @@ def make_schedule(
     milestones: Sequence[int] = (),
     factor: float = 0.1,
 ) -> optax.Schedule:
-    """Learning rate over steps.
+    """Return the learning rate as a function of the step.
 
     Args:
       name: `'constant'`; `'milestones'`: times `factor` at each; `'linear'` or `'cosine'`: to 0 at the
         last step.
-      learning_rate: after warm-up.
-      total_steps: of the run.
-      warmup_steps: linear from 0.
-      milestones: steps, for `'milestones'`.
-      factor: for `'milestones'`.
+      learning_rate: Learning rate after warm-up.
+      total_steps: Number of steps of the run.
+      warmup_steps: Number of steps of the linear warm-up from 0.
+      milestones: Steps at which `'milestones'` multiplies the rate.
+      factor: Factor of each milestone.
+
+    >>> schedule = make_schedule("linear", 0.1, total_steps=10)
+    >>> round(float(schedule(5)), 3)
+    0.05
     """
-    _check("schedule", name, SCHEDULES)
+    check_choice("schedule", name, SCHEDULES)
     rest = max(total_steps - warmup_steps, 1)
     if name == "constant":
         schedule = optax.constant_schedule(learning_rate)
@@ -62,20 +68,26 @@ def make_optimizer(
     b2: float = 0.999,
     eps: float = 1e-8,
 ) -> optax.GradientTransformation:
-    """SGD with L2 decay added to the gradient, or Adam, or AdamW with decoupled decay.
+    """Return SGD with L2 decay added to the gradient, Adam, or AdamW with decoupled decay.
 
     Args:
       name: `'sgd'`, `'adam'` or `'adamw'`.
-      schedule: learning rate over steps.
-      momentum: of SGD; Adam's b1.
-      nesterov: for SGD.
-      weight_decay: of SGD and AdamW.
-      decay_all: false keeps biases and normalisation's scales out of the decay.
-      clip_norm: of the gradient of all parameters, before anything else; 0 for none.
-      b2: of Adam.
-      eps: of Adam.
+      schedule: Learning rate as a function of the step.
+      momentum: Momentum of SGD; b1 of Adam.
+      nesterov: Whether SGD has Nesterov momentum.
+      weight_decay: Weight decay of SGD and AdamW.
+      decay_all: Whether biases and the scales of normalization decay, too.
+      clip_norm: Largest norm of the gradient of all parameters, before anything else; 0 for any.
+      b2: Decay rate of Adam's second moment.
+      eps: Term that Adam adds to its denominator.
+
+    >>> optimizer = make_optimizer("sgd", make_schedule("constant", 0.1, total_steps=1))
+    >>> params = {"w": jnp.ones(1)}
+    >>> updates, _ = optimizer.update(params, optimizer.init(params), params)
+    >>> round(float(updates["w"][0]), 3)
+    -0.1
     """
-    _check("optimizer", name, OPTIMIZERS)
+    check_choice("optimizer", name, OPTIMIZERS)
     if name == "adam" and weight_decay:
         raise ValueError("optimizer='adam' has no weight decay: use 'adamw' or weight_decay=0")
     mask = None if decay_all else _decays
@@ -93,7 +105,7 @@ def make_optimizer(
 def _clip_by_global_norm(limit: float) -> optax.GradientTransformation:
     # As optax's, but one factor for all entries: a choice for each would keep XLA from fusing it into
     # what follows, and makes Adam on the CPU take three times as long.
-    def clip(grads: Any, params: Any) -> Any:
+    def clip(grads: Params, params: Params | None) -> Params:
         del params
         factor = jnp.minimum(1.0, limit / optax.tree.norm(grads))
         return jax.tree.map(lambda g: factor * g, grads)
@@ -101,14 +113,9 @@ def _clip_by_global_norm(limit: float) -> optax.GradientTransformation:
     return optax.stateless(clip)
 
 
-def _decays(params: Any) -> Any:
-    """By name: an attention's fused bias has three axes."""
+def _decays(params: Params) -> PyTree:
+    """Return which parameters decay, by name: an attention's fused bias has three axes."""
     name = functools.partial(jax.tree_util.keystr, simple=True)
     return jax.tree_util.tree_map_with_path(
         lambda path, _: name(path[-1:]) not in ("bias", "scale"), params
     )
-
-
-def _check(what: str, name: str, names: Sequence[str]) -> None:
-    if name not in names:
-        raise ValueError(f"{what}={name!r}: expected one of {', '.join(names)}")

@@ -2,9 +2,7 @@
 
 import functools
 import math
-import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +10,14 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from calib_jax._signals import Stopped
+from calib_jax.methods import PyTree
 from calib_jax.train import _distributed
 from calib_jax.train._checkpoints import Checkpoints
-from calib_jax.train._distributed import LateAnyProcess, any_process
+from calib_jax.train._distributed import any_process
+from calib_jax.train._evaluator import num_compiled
 from calib_jax.train._loader import Chunk
 from calib_jax.train._logging import Log, Progress
-from calib_jax.train._loop import evaluation_due, remaining_chunks
-from calib_jax.train._recorder import Recorder
+from calib_jax.train._loop import Recorder, SaveTimer, evaluation_due, remaining_chunks
 from calib_jax.train._state import TrainMetrics, TrainState
 from calib_jax.train._trainer import Trainer
 
@@ -50,9 +49,7 @@ def fit_seeds(
       The state of each seed after the last step.
     """
     program = VmappedSeeds(trainers)
-    states = _restore(trainers, checkpoints)
-    if states is None:
-        states = [trainer.init(seed) for trainer, seed in zip(trainers, seeds, strict=True)]
+    states = _restore_or_init(trainers, seeds, checkpoints)
     trainer, step = trainers[0], int(states[0].step)
     for log in logs:
         log.truncate(step)
@@ -64,8 +61,7 @@ def fit_seeds(
         ]
         stacked = program.stack(states)
         keys = program.stack([recorder.key for recorder in recorders])
-        any_process_late = LateAnyProcess()
-        saved_at = time.monotonic()
+        timer = SaveTimer(save_seconds, should_stop)
         sources = [remaining_chunks(t, s, step) for t, s in zip(trainers, seeds, strict=True)]
         for chunks in zip(*sources, strict=True):
             if program.is_compiled():
@@ -81,13 +77,10 @@ def fit_seeds(
                 each = zip(recorders, program.unstack(stacked), metrics, strict=True)
                 stacked = program.stack([r.evaluate(state, step, m) for r, state, m in each])
                 is_best = save_best and any_process(any([r.is_best() for r in recorders]))[0]
-            stop, save = any_process_late(
-                should_stop(), time.monotonic() - saved_at >= save_seconds
-            )
-            if stop or save or is_best or step == trainer.total_steps:
+            save, stop = timer.due(is_best or step == trainer.total_steps)
+            if save:
                 states = _save(recorders, program.unstack(stacked), step)
-                any_process_late.reset()
-                saved_at = time.monotonic()
+                timer.reset()
             if stop:
                 _wait(checkpoints)
                 raise Stopped(f"stopped at step {step} of {trainer.total_steps}; state saved")
@@ -126,7 +119,7 @@ class VmappedSeeds:
                 check_vma=False,
             )
 
-        def unstack(stacked: Any) -> list[Any]:
+        def unstack(stacked: PyTree) -> list[PyTree]:
             return [jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(count)]
 
         def advance(
@@ -141,17 +134,17 @@ class VmappedSeeds:
         self._unstack = jax.jit(unstack, out_shardings=replicated)
         self._advance = jax.jit(advance, donate_argnums=0, out_shardings=(sharding, replicated))
 
-    def stack(self, trees: Sequence[Any]) -> Any:
+    def stack(self, trees: Sequence[PyTree]) -> PyTree:
         """Return one pytree of arrays `[seeds, …]`: of the states, or of the keys."""
         return self._stack(list(trees))
 
-    def unstack(self, stacked: Any) -> list[TrainState]:
+    def unstack(self, stacked: TrainState) -> list[TrainState]:
         """Return copies of the states that were stacked."""
         return self._unstack(stacked)
 
     def advance(
-        self, stacked: Any, chunks: Sequence[Chunk], keys: jax.Array
-    ) -> tuple[Any, list[TrainMetrics]]:
+        self, stacked: TrainState, chunks: Sequence[Chunk], keys: jax.Array
+    ) -> tuple[TrainState, list[TrainMetrics]]:
         """Take the steps of each seed's chunk; see `Trainer.advance`. The keys are stacked, too."""
         rows, weights = (
             np.stack([getattr(chunk, name) for chunk in chunks]) for name in ("rows", "weights")
@@ -160,8 +153,7 @@ class VmappedSeeds:
 
     def is_compiled(self) -> bool:
         """Return whether the training step has been compiled."""
-        compiled: Any = self._advance
-        return compiled._cache_size() > 0
+        return num_compiled(self._advance) > 0
 
 
 def check_seeds(trainers: Sequence[Trainer]) -> None:
@@ -173,22 +165,22 @@ def check_seeds(trainers: Sequence[Trainer]) -> None:
     elif not first.train.resident:
         reason = f"{first.train.dataset.name} is too large to be on the devices"
     elif first.setup.sharding != "replicated":
-        reason = f"sharding={first.setup.sharding!r} deals out the parameters of one seed"
+        reason = f"sharding={first.setup.sharding!r} shards the parameters of one seed"
     elif any(_shapes(trainer) != _shapes(first) for trainer in trainers):
         reason = "the seeds have states or groups of examples of different sizes"
     if reason:
         raise ValueError(f"seeds_in_parallel=True: {reason}; expected False here")
 
 
-def _shapes(trainer: Trainer) -> Any:
+def _shapes(trainer: Trainer) -> tuple[int, int, list[tuple[tuple[int, ...], np.dtype]]]:
     shapes = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(trainer.abstract_state())]
     return trainer.train.steps, trainer.train.batch_size, shapes
 
 
-def _restore(
-    trainers: Sequence[Trainer], checkpoints: Sequence[Checkpoints]
-) -> list[TrainState] | None:
-    """Return the states of the newest step that all seeds have saved."""
+def _restore_or_init(
+    trainers: Sequence[Trainer], seeds: Sequence[int], checkpoints: Sequence[Checkpoints]
+) -> list[TrainState]:
+    """Return the states of the newest step that all seeds have saved, or those before the first."""
     newest = math.inf
     while True:
         restored = [
@@ -197,7 +189,7 @@ def _restore(
         ]
         states = [state for state in restored if state is not None]
         if len(states) < len(restored):
-            return None
+            return [trainer.init(seed) for trainer, seed in zip(trainers, seeds, strict=True)]
         steps = {int(state.step) for state in states}
         if len(steps) == 1:
             return states

@@ -1,13 +1,15 @@
 """The train state: all that a step changes, and all that is needed to continue."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from calib_jax.methods import Info, Method
+from calib_jax.methods import Info, Method, Params, PyTree
+
+Scalar = PyTree  # an array without axes, of JAX on a device or of NumPy on the host
 
 
 class TrainMetrics(NamedTuple):
@@ -21,11 +23,11 @@ class TrainMetrics(NamedTuple):
       loss_failed: Whether that step's loss was not finite.
     """
 
-    loss: Any
-    correct: Any
-    weight: Any
-    failed: Any
-    loss_failed: Any
+    loss: Scalar
+    correct: Scalar
+    weight: Scalar
+    failed: Scalar
+    loss_failed: Scalar
 
 
 class TrainState(NamedTuple):
@@ -41,10 +43,10 @@ class TrainState(NamedTuple):
     """
 
     step: jax.Array
-    params: Any
-    model_state: Any
+    params: Params
+    model_state: PyTree
     opt_state: optax.OptState
-    method_state: Any
+    method_state: PyTree
     metrics: TrainMetrics
 
 
@@ -58,8 +60,8 @@ def init_state(
     method: Method,
     optimizer: optax.GradientTransformation,
     info: Info,
-    params: Any,
-    model_state: Any,
+    params: Params,
+    model_state: PyTree,
 ) -> TrainState:
     """Return the state before the first step."""
     return TrainState(

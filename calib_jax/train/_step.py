@@ -1,14 +1,13 @@
 """The pure training step."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from calib_jax._arrays import correct_prediction
-from calib_jax.methods import Aux, Batch, Method
+from calib_jax.methods import Aux, Batch, Method, Params, PyTree
 from calib_jax.train._network import Network
 from calib_jax.train._state import TrainMetrics, TrainState
 
@@ -40,7 +39,9 @@ def make_train_step(
         decay then meet gradients that are larger by the batch size.
     """
 
-    def objective(params: Any, state: TrainState, batch: Batch, key: jax.Array) -> Any:
+    def objective(
+        params: Params, state: TrainState, batch: Batch, key: jax.Array
+    ) -> tuple[jax.Array, tuple[jax.Array, Aux]]:
         value, aux = method.loss(
             network.bind(state.model_state), params, state.method_state, batch, key
         )
@@ -49,7 +50,9 @@ def make_train_step(
 
     gradient = jax.grad(objective, has_aux=True)
 
-    def accumulated(params: Any, state: TrainState, batch: Batch, key: jax.Array) -> Any:
+    def accumulated(
+        params: Params, state: TrainState, batch: Batch, key: jax.Array
+    ) -> tuple[Params, tuple[jax.Array, Aux]]:
         # Rows are assigned to microbatches round robin: of a batch that is sharded over devices, every
         # device has its share of every microbatch and nothing has to move.
         microbatches = jax.tree.map(
@@ -57,7 +60,7 @@ def make_train_step(
         )
         total = jnp.sum(batch.weights)
 
-        def one(carry: Any, xs: Any) -> Any:
+        def one(carry: PyTree, xs: tuple[Batch, jax.Array]) -> tuple[PyTree, PyTree]:
             grads, value, model_state = carry
             microbatch, number = xs
             new, (new_value, aux) = gradient(

@@ -3,26 +3,23 @@
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from calib_jax import metrics
+from calib_jax import _cpu, metrics
+from calib_jax._hints import check_choice
 from calib_jax.data import Dataset
-from calib_jax.methods import Groups, Info, Method, Phase
+from calib_jax.methods import Batch, Groups, Info, Method, Params, Phase, PyTree
 from calib_jax.train import _distributed
-from calib_jax.train._evaluator import BucketEvaluator, Evaluator
-from calib_jax.train._loader import Chunk, Loader, gather
-from calib_jax.train._network import Network
+from calib_jax.train._evaluator import BucketEvaluator, Evaluator, num_compiled
+from calib_jax.train._loader import Chunk, Loader, gather, zero_example
+from calib_jax.train._network import CUTS, MissingCutError, Network
 from calib_jax.train._state import TrainMetrics, TrainState, init_state, zero_metrics
 from calib_jax.train._step import Augment, make_train_step
-
-# XLA's CPU backend runs convolutions inside a loop an order of magnitude slower than outside, and
-# a step takes much longer than its dispatch: there, a call is a step.
-_STEPS_PER_CALL = {"cpu": 1}
 
 
 class Setup(NamedTuple):
@@ -95,7 +92,7 @@ class Trainer:
         self.network, self.method, self.setup = network, self.phase.method, setup
         self.info = Info(len(train), train.num_classes, artifacts)
         groups = self.phase.groups or Groups(lambda info: ())
-        steps_per_call = setup.steps_per_call or _STEPS_PER_CALL.get(jax.default_backend(), 50)
+        steps_per_call = setup.steps_per_call or _cpu.steps_per_call()
         self.train = Loader(
             train,
             setup.batch_size,
@@ -122,6 +119,7 @@ class Trainer:
             sum_loss=setup.sum_loss,
         )
         self.shardings = self._make_shardings()
+        self._check_cuts()
         self._compile()
 
     def _compile(self) -> None:
@@ -139,7 +137,7 @@ class Trainer:
             lambda *x: x, out_shardings=(self.shardings.method_state, replicated)
         )
         self._logits = jax.jit(self._predict, out_shardings=replicated)
-        self._programs: dict[str, Any] = {"train": self.advance, "predict": self._logits}
+        self._programs = {"train": self.advance, "predict": self._logits}
         self.validation_metrics = jax.jit(_validation_metrics)
         self.bucket_evaluator = BucketEvaluator(self.network, self.mesh)
 
@@ -151,19 +149,21 @@ class Trainer:
         """Return the state before the first step."""
         count = self.phase.num_networks
         if self.network.pretrained is not None:
-            made: list[Any] = [(self.network.pretrained(seed + n), {}) for n in range(count)]
+            made: list[tuple[Params, PyTree]] = [
+                (self.network.pretrained(seed + n), {}) for n in range(count)
+            ]
         else:
             key = jax.random.key(seed)
             keys = [jax.random.fold_in(key, n) if n else key for n in range(count)]
-            made = [self._init(key, self._example()) for key in keys]
+            made = [self._init(key, zero_example(self.train.dataset)) for key in keys]
         params = self._all_params([params for params, _ in made])
         return self._init_state(params, {**made[0][1], **self.network.model_state}, seed=seed)
 
-    def eval_params(self, params: Any) -> Any:
+    def eval_params(self, params: Params) -> Params:
         """Return the parameters of the network that is evaluated."""
         return params if self.phase.num_networks == 1 else params[0]
 
-    def _all_params(self, params: Sequence[Any]) -> Any:
+    def _all_params(self, params: Sequence[Params]) -> Params:
         return params[0] if self.phase.num_networks == 1 else tuple(params)
 
     def abstract_state(self) -> TrainState:
@@ -200,11 +200,11 @@ class Trainer:
     def _val_labels(self) -> jax.Array:
         return jax.device_put(self.val.dataset.labels)
 
-    def shard_batch(self, tree: Any) -> Any:
+    def shard_batch(self, tree: PyTree) -> PyTree:
         """Shard a pytree of arrays `[eval_batch_size, …]` over the devices; inside jit."""
         return jax.lax.with_sharding_constraint(tree, _distributed.sharded(self.mesh))
 
-    def after_evaluation(self, state: TrainState, method_state: Any) -> TrainState:
+    def after_evaluation(self, state: TrainState, method_state: PyTree) -> TrainState:
         """Return the state with a new method state and new metrics (a failure is not forgotten)."""
         new = zero_metrics()._replace(
             failed=state.metrics.failed, loss_failed=state.metrics.loss_failed
@@ -223,12 +223,12 @@ class Trainer:
         last = len(plan.rows) - 1  # of texts the longest
         chunk = next(self.train.chunks(plan, last, last + 1))
 
-        def backward(state: TrainState, arrays: Any) -> Any:
+        def backward(state: TrainState, arrays: PyTree) -> PyTree:
             batch = gather(chunk._replace(arrays=arrays), 0, self.mesh)
             batch = jax.tree.map(lambda x: x[: -(-x.shape[0] // self.setup.accumulate)], batch)
             apply = self.network.bind(state.model_state)
 
-            def loss(params: Any) -> jax.Array:
+            def loss(params: Params) -> jax.Array:
                 key = jax.random.key(0)
                 return self.method.loss(apply, params, state.method_state, batch, key)[0]
 
@@ -238,27 +238,28 @@ class Trainer:
 
     def compilations(self) -> dict[str, int]:
         """Return how often each function has been compiled; for texts once per length."""
-        return {name: program._cache_size() for name, program in self._programs.items()}
+        return {name: num_compiled(program) for name, program in self._programs.items()}
 
-    def _make_state(self, params: Any, model_state: Any, seed: int = 0) -> TrainState:
+    def _make_state(self, params: Params, model_state: PyTree, seed: int = 0) -> TrainState:
         info = self.info._replace(seed=seed)
         return init_state(self.method, self.optimizer, info, params, model_state)
 
     @functools.cached_property
     def _shapes(self) -> TrainState:
-        params, model_state = jax.eval_shape(self.network.init, jax.random.key(0), self._example())
+        params, model_state = jax.eval_shape(
+            self.network.init, jax.random.key(0), zero_example(self.train.dataset)
+        )
         all_params = self._all_params([params] * self.phase.num_networks)
         return jax.eval_shape(self._make_state, all_params, model_state)
 
     def _make_shardings(self) -> TrainState:
         """Return the sharding of every array of the state."""
+        check_choice("sharding", self.setup.sharding, ("replicated", "fsdp"))
         shapes = self._shapes
         replicated = _distributed.replicated(self.mesh)
         shardings = jax.tree.map(lambda _: replicated, shapes)
         if self.setup.sharding == "replicated":
             return shardings
-        if self.setup.sharding != "fsdp":
-            raise ValueError(f"sharding={self.setup.sharding!r}: expected replicated or fsdp")
         return shardings._replace(
             params=_distributed.fsdp_shardings(shapes.params, self.mesh),
             opt_state=_distributed.fsdp_shardings(shapes.opt_state, self.mesh),
@@ -267,12 +268,24 @@ class Trainer:
             ),
         )
 
-    def _example(self) -> dict[str, Any]:
-        """Return one example of zeros, as the network is given it."""
-        inputs = self.train.example().items()
-        # Images reach the network as numbers in [0, 1], whatever they are stored as.
-        dtypes = {"image": np.float32}
-        return {k: np.zeros(v.shape, dtypes.get(k, v.dtype)) for k, v in inputs}
+    def _check_cuts(self) -> None:
+        """Raise now, not in the first step, if the method calls a cut that the network lacks."""
+        if self.network.cuts() == CUTS:
+            return
+        rows = self.train.batch_size
+        example = zero_example(self.train.dataset)
+
+        def step(state: TrainState) -> TrainState:
+            inputs = {k: jnp.zeros((rows, *x.shape[1:]), x.dtype) for k, x in example.items()}
+            zeros = jnp.zeros(rows, jnp.int32)
+            batch = Batch(inputs, labels=zeros, position=zeros, weights=jnp.ones(rows))
+            return self._train_step(state, batch, jax.random.key(0))
+
+        try:
+            jax.eval_shape(step, self._shapes)
+        except MissingCutError as error:
+            name = self.method.loss.__qualname__.partition(".")[0]
+            raise ValueError(f"method {name}: {error}") from None
 
     def steps(
         self, state: TrainState, chunk: Chunk, key: jax.Array, shard: bool = True
@@ -287,7 +300,7 @@ class Trainer:
         """
         mesh = self.mesh if shard else None
 
-        def one_step(step: Any, state: TrainState) -> TrainState:
+        def one_step(step: int | jax.Array, state: TrainState) -> TrainState:
             return self._train_step(state, gather(chunk, step, mesh), key)
 
         if chunk.weights.shape[0] == 1:
@@ -296,7 +309,7 @@ class Trainer:
             state = jax.lax.fori_loop(0, chunk.num_steps, one_step, state)
         return state, state.metrics
 
-    def _predict(self, params: Any, model_state: Any, chunk: Chunk) -> jax.Array:
+    def _predict(self, params: Params, model_state: PyTree, chunk: Chunk) -> jax.Array:
         inputs = gather(chunk, 0, self.mesh).inputs
         return self.network.bind(model_state)(self.eval_params(params), inputs)[0]
 
@@ -310,7 +323,7 @@ def _check_sizes(sizes: Sequence[int], setup: Setup) -> None:
         )
 
 
-def _num_bytes(tree: Any) -> int:
+def _num_bytes(tree: PyTree) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 

@@ -107,3 +107,18 @@ def tfds_imagenet(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         Image.fromarray(np.full((224, 224, 3), 120 + i, np.uint8)).save(path, "PNG")
     _prepare(folder / "imagenet2012_corrupted", "fog_3", features, {"validation": corrupted})
     return folder
+
+
+@pytest.fixture(scope="session")
+def tfds_texts(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """40 + 12 texts with whole numbers as labels, in splits `train` and `extra`."""
+    import tensorflow_datasets as tfds
+
+    folder = tmp_path_factory.mktemp("tfds_texts")
+    features = {"text": tfds.features.Text(), "label": tfds.features.Scalar(np.int64)}
+
+    def rows(first: int, n: int) -> list[Example]:
+        return [{"text": f"text ä {i}", "label": i % 2} for i in range(first, first + n)]
+
+    _prepare(folder, "toy_texts", features, {"train": rows(0, 40), "extra": rows(40, 12)})
+    return folder

@@ -1,12 +1,16 @@
 import dataclasses
+import doctest
+import inspect
 import pathlib
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from calib_jax import data
+from calib_jax.data import _load
 
 
 def test_digits_are_cut_into_three() -> None:
@@ -49,7 +53,12 @@ def test_fewer_digits_are_the_first_of_the_pool() -> None:
     ("name", "split", "options", "message"),
     [
         ("cifar_10", "train", {}, r"data set 'cifar_10': expected one of digits, .*'cifar10'\?"),
-        ("mnist_1d_x", "train", {}, r"'mnist_1d_x': expected one of .*newsgroups$"),
+        (
+            "mnist_1d_x",
+            "train",
+            {},
+            r"'mnist_1d_x': expected one of .*newsgroups, csv, .*huggingface$",
+        ),
         ("digits", "validation", {}, "split='validation': expected one of train, val, test"),
         ("digits", "train", {"num_trian": 3}, r"digits: option 'num_trian': .*'num_train'\?"),
         ("newsgroups", "train", {"zzz": 3}, "'zzz': expected one of by_date, num_val, max_malf"),
@@ -62,7 +71,7 @@ def test_wrong_words_are_named(
         data.load(name, split, **options)
 
 
-@pytest.mark.parametrize("name", [name for name in data.NAMES if name != "digits"])
+@pytest.mark.parametrize("name", [n for n in data.NAMES if n not in ("digits", *data.FORMATS)])
 @pytest.mark.parametrize("split", ["train", "val", "test"])
 def test_a_missing_set_says_where_it_looked_and_how_to_get_it(
     name: str, split: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
@@ -93,7 +102,7 @@ def test_the_environment_names_the_folder(
 
 
 def test_importing_the_room_imports_nothing_heavy() -> None:
-    heavy = "jax sklearn scipy transformers grain PIL tensorflow_datasets absl"
+    heavy = "jax sklearn scipy transformers grain PIL tensorflow_datasets absl pyarrow datasets"
     code = f"import sys, calib_jax.data; print([m for m in {heavy.split()} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -124,3 +133,42 @@ def test_take_keeps_rows_together() -> None:
     assert streaming.read(0, None)["x"] == 1
     with pytest.raises(ValueError, match=r"do not belong together.*'labels': 4"):
         dataclasses.replace(dataset, labels=dataset.labels[:4])
+
+
+def _mine(split: str, data_dir: pathlib.Path | None, *, by: int = 1) -> data.Dataset:
+    digits = data.load("digits", split)
+    return dataclasses.replace(digits, name="mine", labels=(digits.labels + by) % 10)
+
+
+@pytest.fixture
+def _mine_is_registered() -> Iterator[None]:
+    data.register("mine", _mine)
+    yield
+    del _load._READERS["mine"]
+
+
+@pytest.mark.usefixtures("_mine_is_registered")
+def test_a_reader_of_your_own() -> None:
+    digits, mine = data.load("digits", "val"), data.load("mine", "val", by=3)
+    np.testing.assert_array_equal(mine.labels, (digits.labels + 3) % 10)
+    assert "mine" in data.NAMES
+    data.register("mine", _mine)  # a config file may be read twice
+    with pytest.raises(ValueError, match=r"data set 'mime': .*did you mean 'mine'\?"):
+        data.load("mime", "val")
+    with pytest.raises(ValueError, match=r"mine: option 'bye': expected one of by; did you mean"):
+        data.load("mine", "val", bye=3)
+    with pytest.raises(ValueError, match="data set 'digits': there is one of that name"):
+        data.register("digits", _mine)
+    with pytest.raises(ValueError, match="data set 'mine': there is one of that name"):
+        data.register("mine", lambda split, data_dir: data.load("digits", split))
+    with pytest.raises(ValueError, match="data set '': expected a name and a function"):
+        data.register("", _mine)
+
+
+@pytest.mark.parametrize("name", [n for n, f in vars(data).items() if inspect.isfunction(f)])
+def test_examples_of_docstrings(name: str) -> None:
+    function = getattr(data, name)
+    names = dict(vars(inspect.getmodule(function)))
+    example = doctest.DocTestParser().get_doctest(function.__doc__ or "", names, name, None, 0)
+    assert not doctest.DocTestRunner().run(example).failed
+    _load._READERS.pop("first_digits", None)

@@ -166,7 +166,7 @@ def test_the_second_run_reads_the_cache(
     def no_encoding(*_: object) -> None:
         raise AssertionError("tokenized again")
 
-    monkeypatch.setattr(_text, "_encode", no_encoding)
+    monkeypatch.setattr(_text.Tokenizer, "encode", no_encoding)
     second = data.tokenize(dataset, folder, max_length=8, cache_dir=cache)
     for key, rows in first.inputs.items():
         np.testing.assert_array_equal(second.inputs[key], rows)

@@ -1,3 +1,4 @@
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -106,3 +107,19 @@ def test_the_most_frequent_words(glove: pathlib.Path) -> None:
 def test_images_have_no_words(glove: pathlib.Path) -> None:
     with pytest.raises(ValueError, match=r"digits has no text, only \['image'\]"):
         data.word_ids(data.load("digits", "val"), glove, max_length=4)
+
+
+def test_words_without_vectors() -> None:
+    vocabulary = data.Vocabulary().most_frequent(_texts("the cat", "the dog"), 2)
+    assert vocabulary.rows == {"the": 1, "cat": 2}
+    assert vocabulary.vectors.shape == (3, 0)
+    assert vocabulary.notes == ("a vector is learned for each of the 2 words of the vocabulary",)
+    ids, _ = data.word_ids(_texts("the dog the cat"), vocabulary, max_length=3)
+    np.testing.assert_array_equal(ids.inputs["input_ids"], [[1, 1, 2]])
+
+
+def test_pairs_have_no_separator() -> None:
+    dataset = _texts("a", "b")
+    pairs = dataclasses.replace(dataset, inputs=dataset.inputs | {"pair": dataset.inputs["text"]})
+    with pytest.raises(ValueError, match="has text and pair: expected single texts"):
+        data.word_ids(pairs, data.Vocabulary(), max_length=3)

@@ -199,7 +199,7 @@ def _two_phases() -> None:
         return plain.loss(apply, params, (), batch._replace(weights=weights), key)
 
     _run.ARTIFACTS["map"] = _recipe.Artifact(make, lambda _: {})
-    _run.phases = lambda config, name: [
+    _run.phases = lambda config, name, *_: [
         methods.Phase("map", mapped, provides="map"),
         methods.Phase("train", plain._replace(init=init, loss=loss), owner=name),
     ]

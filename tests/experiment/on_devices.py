@@ -15,7 +15,7 @@ from unittest import mock
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
-from experiment import small
+from experiment import nnx_networks, small
 from jax.sharding import AxisType, Mesh
 
 from calib_jax import methods, train
@@ -33,6 +33,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "fsdp": {"method": "adafocal", "sharding": "fsdp", "model_options": {"widths": (16,)}},
     "streamed": {"method": "adafocal", "streamed": True},
     "statistics": {"method": "cross_entropy", "model": "resnet20", "model_options": RESNET},
+    "nnx_resnet": {"method": "adafocal", "model": nnx_networks.resnet()},
+    "nnx_mlp": {"method": "mixup", "model": nnx_networks.mlp()},
 }
 
 

@@ -81,7 +81,7 @@ class Evaluator(NamedTuple):
 
 def trainer(
     method: str | methods.Method | methods.Phase = "adafocal",
-    model: str = "mlp",
+    model: str | train.Network = "mlp",
     model_options: Any = None,
     *,
     learning_rate: float = 0.1,
@@ -98,8 +98,10 @@ def trainer(
         schedule = train.make_schedule("cosine", learning_rate, total_steps=total, warmup_steps=2)
         return train.make_optimizer("sgd", schedule, weight_decay=1e-3)
 
+    if isinstance(model, str):
+        model = train.Network(models.create(model, 3, **model_options))
     return train.Trainer(
-        train.Network(models.create(model, 3, **model_options)),
+        model,
         methods.recipe(method).phases[-1] if isinstance(method, str) else method,
         make_optimizer,
         *(as_stream(part) if streamed else part for part in sets),

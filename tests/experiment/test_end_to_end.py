@@ -26,7 +26,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, st
     """A comparison of two methods: its workdir and what is printed."""
     workdir = tmp_path_factory.mktemp("compared")
     said: list[str] = []
-    text = experiment.run(_config(), workdir, said.append)
+    text = experiment.run(_config(), workdir, log=said.append)
     assert said == []
     return workdir, text
 
@@ -118,7 +118,7 @@ def test_the_same_again_does_nothing(compared: tuple[pathlib.Path, str]) -> None
     files = [p for p in files if "plots" not in p.parts and p.name != ".lock"]
     before = {path: path.stat().st_mtime_ns for path in files}
     said: list[str] = []
-    assert experiment.run(_config(), workdir, said.append) == text
+    assert experiment.run(_config(), workdir, log=said.append) == text
     assert said == [f"{name}, seed {seed}: finished before" for name in METHODS for seed in SEEDS]
     assert {path: path.stat().st_mtime_ns for path in before} == before
 

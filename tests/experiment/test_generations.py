@@ -114,8 +114,10 @@ def test_the_metric_says_which_generation_is_best(
             (folder / part).mkdir(parents=True)
         validation = {key: row[i] for key, row in values.items()}
         generations.append((folder, {"method": method, "validation": validation, "splits": {},
-                                     "train_seconds": 1.0}))  # fmt: skip
-    assert best_of(generations, tmp_path, metric)["generation"] == chosen
+                                     "train_seconds": 1.0, "checkpoint": "best"}))  # fmt: skip
+    best = best_of(generations, tmp_path, metric)
+    assert best["generation"] == chosen
+    assert best["checkpoint"] == f"generation_{chosen}/best"
 
 
 def test_cached_logits_are_the_teachers(quick: None, tmp_path: pathlib.Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from experiment.conftest import Command
 
 from calib_jax import data, experiment, methods, models, posthoc
+from calib_jax.experiment import _keys
 
 SMOKE = ("--config", "configs/smoke/digits.py")
 METHODS, MODELS, SETS = (", ".join(room.NAMES) for room in (methods, models, data))
@@ -45,7 +46,10 @@ def test_flags(command: Command, arguments: list[str], message: str) -> None:
         ("seeds=a", "config.seeds=('a',): expected different whole numbers from 0"),
         ("seeds=()", "config.seeds=(): expected different whole numbers from 0"),
         ("seeds=0.5", "config.seeds=(0.5,): expected different whole numbers from 0"),
-        ("model.dtype=float16", "config.model.dtype='float16': expected float32 or bfloat16"),
+        (
+            "model.dtype=float16",
+            "config.model.dtype='float16': expected one of float32, bfloat16; did you mean 'bfloat16'?",
+        ),
         (
             "model.name=resnet21",
             f"model='resnet21': expected one of {MODELS}; did you mean 'resnet20'?",
@@ -58,10 +62,14 @@ def test_flags(command: Command, arguments: list[str], message: str) -> None:
             "data.options.num_train=0",
             "num_train=0: expected 1 to 500, the rest is for validation and test",
         ),
-        ("optimizer.name=sgdd", "optimizer='sgdd': expected one of sgd, adam, adamw"),
+        (
+            "optimizer.name=sgdd",
+            "config.optimizer.name='sgdd': expected one of sgd, adam, adamw; did you mean 'sgd'?",
+        ),
         (
             "optimizer.schedule=cos",
-            "schedule='cos': expected one of constant, milestones, linear, cosine",
+            "config.optimizer.schedule='cos': expected one of constant, milestones, linear, cosine; "
+            "did you mean 'cosine'?",
         ),
         ("data.augment=crop", "config.data.augment='crop': expected one of none, pad_crop_flip"),
         (
@@ -240,10 +248,16 @@ def test_list(command: Command) -> None:
 def test_print_config(command: Command) -> None:
     done = command(*SMOKE, "--print_config", "--config.train.epochs=77", "--config.seeds=4,5")
     assert (done.code, done.err) == (0, "")
-    assert re.search(r"^  epochs: 77$", done.out, re.M)
-    assert re.search(r"^seeds:.*\n- 4\n- 5$", done.out, re.M)
-    for section in experiment.default_config():
-        assert re.search(rf"^{section}:", done.out, re.M), section
+    assert re.search(
+        r"^config\.train\.epochs = 77 +# passes over the training set$", done.out, re.M
+    )
+    assert re.search(r"^config\.seeds = \(4, 5\) +# .*mean ± std", done.out, re.M)
+    assert re.search(r"^config\.method\.mixup\.alpha = 0\.2 +# .*Beta", done.out, re.M)
+    assert re.search(
+        r"^config\.model\.options = \{'widths': \(32,\)\} +# attributes", done.out, re.M
+    )
+    for key in _keys.KEYS:
+        assert re.search(rf"^config\.{re.escape(key)} = .* # .", done.out, re.M), key
 
 
 def test_dry_run(command: Command, tmp_path: pathlib.Path) -> None:

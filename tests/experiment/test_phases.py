@@ -66,7 +66,7 @@ def test_variants_share_the_recording_and_differ_in_what_they_say(tmp_path: path
     # With no weight on mixtures, what is left is cross entropy on a batch of each half.
     config.method.variants = {"no_mix": {"of": "aum_mixup", "similar": 0.0, "dissimilar": 0.0}}
     said: list[str] = []
-    experiment.run(config, tmp_path, said.append)
+    experiment.run(config, tmp_path, log=said.append)
     assert [path.name for path in (tmp_path / "phases").iterdir()] == ["records"]
     with np.load(tmp_path / "phases/records/seed_0/artifacts.npz", allow_pickle=False) as handed:
         records = dict(handed)

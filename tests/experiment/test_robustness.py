@@ -12,7 +12,7 @@ from experiment import small
 from experiment.conftest import NoFigure
 
 from calib_jax import augment, experiment, losses, metrics, report
-from calib_jax.experiment import _robustness
+from calib_jax.experiment import _config, _robustness
 from calib_jax.experiment._shift import load_shift
 
 OPTIONS = {
@@ -147,12 +147,12 @@ def test_names_of_suites_and_wrong_ones() -> None:
     for key, value, message in [
         ("corruptions", ("smog",), r"corruptions='smog': expected one of standard, all, auto"),
         ("operations", ("spin",), r"operations='spin': expected one of all, rotate, shear_x"),
-        ("severities", (0,), r"severities=\(0,\): expected some of 1 to 5"),
+        ("severities", (0,), r"severities=\(0,\): expected 1 to 5"),
         ("attack_steps", 0, "attack_steps=0"),
     ]:
         wrong = small.config(**{f"robustness__{key}": value})
         with pytest.raises(ValueError, match=message):
-            _robustness.check(wrong.robustness)
+            _config.check(wrong)
     assert config.robustness.corruptions == ()
 
 

@@ -116,7 +116,7 @@ def test_a_job_waits_for_who_does_what_it_needs(
             said.append(line)
             ends[pathlib.Path(line.partition("at work in ")[2])]()
 
-        assert experiment.run(config, tmp_path, say, sweep_index=0) == "report"
+        assert experiment.run(config, tmp_path, log=say, sweep_index=0) == "report"
     assert said == [
         f"waiting for {US}, at work in {tmp_path}",
         f"waiting for {US}, at work in {run}",

@@ -61,7 +61,7 @@ def test_settings_are_merged_into_a_copy_of_the_config() -> None:
         ({"train": {"epochs": 0}}, r"a\.train\.epochs=0: expected at least 1"),
         ({"train": {"epochs": "x"}}, r"a\.train\.epochs='x': expected int, such as 2"),
         ({"train": 3}, r"a\.train=3: expected settings of accumulate, "),
-        ({"optimizer": {"warmup": 1.5}}, r"a\.optimizer\.warmup=1.5: expected a share"),
+        ({"optimizer": {"warmup": 1.5}}, r"a\.optimizer\.warmup=1.5: expected at least 0 and"),
         ({"method": {"adafocl": {}}}, r"a\.method\.adafocl: .*did you mean 'adafocal'"),
         ({"method": {"focal": {"gama": 1.0}}}, r"a\.method\.focal\.gama: .*mean 'gamma'"),
         ({"method": {"mixup": {"alpha": 1.0}}}, r"a\.method\.mixup: expected one of cross_entr"),
@@ -228,7 +228,7 @@ def test_variants_may_join_a_workdir_but_not_change_in_it(tmp_path: pathlib.Path
     kept = json.loads((tmp_path / "config.json").read_text())["config"]["method"]["variants"]
     assert sorted(kept) == ["a", "b"]
     said: list[str] = []
-    experiment.run(config, tmp_path, said.append)
+    experiment.run(config, tmp_path, log=said.append)
     assert said[0] == "a, seed 0: finished before"
 
     other.method.variants.b.train.epochs = 2
@@ -245,7 +245,7 @@ def test_variants_may_join_a_workdir_but_not_change_in_it(tmp_path: pathlib.Path
 def test_the_report_says_what_the_variants_are(tmp_path: pathlib.Path) -> None:
     config = small.config(method__name="cross_entropy,soft", train__log_test=True)
     config.method.variants = {"soft": {"of": "focal", "gamma": 2.0, "train": {"epochs": 1}}}
-    experiment.run(config, tmp_path, lambda _: None)
+    experiment.run(config, tmp_path, log=lambda _: None)
     assert "- soft: focal, gamma=2.0, train.epochs=1\n" in (tmp_path / "summary.md").read_text()
     page = (tmp_path / "report.html").read_text()
     assert "<h2>Variants</h2>" in page
@@ -258,8 +258,8 @@ def test_test_metrics_are_logged_and_select_nothing(
 ) -> None:
     load = _build.load_data
 
-    def with_wrong_test_labels(config):
-        sets = load(config)
+    def with_wrong_test_labels(*args):
+        sets = load(*args)
         wrong = (sets.test.labels + 1) % 10  # the better a network, the worse for its test metrics
         return sets._replace(test=dataclasses.replace(sets.test, labels=wrong))
 

@@ -26,7 +26,7 @@ def _light(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _run_all(workdir: pathlib.Path, **changes: Any) -> list[str]:
     said: list[str] = []
-    assert experiment.run(small.config(**changes), workdir, said.append) == "report"
+    assert experiment.run(small.config(**changes), workdir, log=said.append) == "report"
     return said
 
 
@@ -36,8 +36,13 @@ def _changes(folder: pathlib.Path) -> dict[pathlib.Path, int]:
     return {path: path.stat().st_mtime_ns for path in files}
 
 
+def _claimed_with_a_checkpoint(workdir: pathlib.Path) -> None:
+    _workdir.claim(workdir, small.config())
+    (workdir / "cross_entropy" / "seed_0" / "checkpoints" / "3").mkdir(parents=True)
+
+
 def test_another_config_is_refused_with_what_differs(tmp_path: pathlib.Path) -> None:
-    _workdir.claim(tmp_path, small.config())
+    _claimed_with_a_checkpoint(tmp_path)
     before = (tmp_path / "config.json").read_text()
     with pytest.raises(ValueError, match="another config") as caught:
         experiment.run(
@@ -181,7 +186,28 @@ def test_a_workdir_of_an_earlier_version_is_refused_in_one_line(tmp_path: pathli
 
 
 def test_a_workdir_is_claimed_only_when_everything_could_be_built(tmp_path: pathlib.Path) -> None:
-    config = small.config(optimizer__name="sdg")
-    with pytest.raises(ValueError, match="optimizer='sdg'"):
-        experiment.run(config, tmp_path)
-    assert not (tmp_path / "config.json").exists()
+    for changes, message in [
+        ({"model__options": {"widht": 3}}, "widht"),
+        ({"train__batch_size": 0}, "batch_size=0: expected a multiple of 1"),
+        # Found when the trainer of the second method is built.
+        (
+            {"method__name": "focal,aum_mixup", "train__accumulate": 2, "train__batch_size": 2},
+            r"batch_size=2: expected a multiple of 4 \(2 groups x 2 accumulated parts\)",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            experiment.run(small.config(**changes), tmp_path)
+        assert not (tmp_path / "config.json").exists()
+
+
+def test_a_workdir_without_a_checkpoint_can_be_claimed_again(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "config.json").write_text("{")  # the process died while it wrote
+    _workdir.claim(tmp_path, small.config(), replace=True)
+    assert not _workdir.is_started(tmp_path)
+    with pytest.raises(ValueError, match="another config"):  # another job of a sweep may be at work
+        experiment.run(small.config(train__epochs=1), tmp_path, sweep_index=0)
+    _run_all(tmp_path, train__epochs=1)
+    assert json.loads((tmp_path / "config.json").read_text())["config"]["train"]["epochs"] == 1
+    assert _workdir.is_started(tmp_path)
+    with pytest.raises(ValueError, match="another config"):
+        experiment.run(small.config(train__epochs=2), tmp_path)

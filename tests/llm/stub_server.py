@@ -76,12 +76,17 @@ class Stub:
         handler.wfile.write(content.encode())
 
 
-def completion(content: str | None, finish: str = "stop") -> dict[str, Any]:
+def completion(
+    content: str | None, finish: str = "stop", first_token: dict[str, float] | None = None
+) -> dict[str, Any]:
+    """A response; with `first_token`, log-probabilities of the tokens that may come first."""
+    choice = {"message": {"role": "assistant", "content": content}, "finish_reason": finish}
+    if first_token is not None:
+        top = [{"token": token, "logprob": value} for token, value in first_token.items()]
+        choice["logprobs"] = {"content": [{"token": content, "top_logprobs": top}]}
     return {
         "model": "stub-1",
-        "choices": [
-            {"message": {"role": "assistant", "content": content}, "finish_reason": finish}
-        ],
+        "choices": [choice],
         "usage": {"prompt_tokens": 20, "completion_tokens": 5},
     }
 

@@ -40,7 +40,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
         correct = np.array([answer.label for answer in answers]) == labels
         reasons = dict(Counter(a.malformed for a in answers if a.malformed))
         metrics = {"accuracy": float(correct.mean())}
-        return AnswerEvaluation(name, metrics, {}, {}, np.zeros(0), correct, {}, reasons)
+        return AnswerEvaluation(name, metrics, {}, {}, np.zeros(0), correct, malformed=reasons)
 
     monkeypatch.setattr(_run, "evaluate_answers", evaluate)
 
@@ -175,7 +175,10 @@ def test_a_prompt_file_belongs_to_the_run(
         (b" \n", "expected a text file (it is empty)"),
         (b"\xff\xfe{text}", "expected a text file (not UTF-8)"),
         (b"{text} {lables}", "prompt: unknown placeholder {lables}: expected one of text, "),
-        (b"{text}", "prompt: expected {labels}, {quoted_labels}, {numbered_labels} or every class"),
+        (
+            b"{text}",
+            "prompt: expected {labels}, {quoted_labels}, {numbered_labels}, {lettered_labels}",
+        ),
     ],
 )
 def test_files_that_are_no_prompt(

@@ -48,7 +48,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
         correct = np.array([answer.label for answer in answers]) == labels
         reasons = dict(Counter(a.malformed for a in answers if a.malformed))
         metrics = {"accuracy": float(correct.mean()), "ece": 0.3, "ece_10": 0.2}
-        return AnswerEvaluation(name, metrics, {}, {}, np.zeros(0), correct, {}, reasons)
+        return AnswerEvaluation(name, metrics, {}, {}, np.zeros(0), correct, malformed=reasons)
 
     monkeypatch.setattr(_run, "evaluate_answers", evaluate)
 
@@ -107,6 +107,7 @@ def test_answers_are_judged_as_scikit_learn_would(
     np.testing.assert_allclose(found["ece"], (0.05 + 0.2 + 0.7 + 0.3) / 4, atol=1e-6)
     np.testing.assert_allclose(found["confidence"], np.mean(confidence[ok]), atol=1e-6)
     np.testing.assert_allclose(result["well_formed"]["accuracy"], 0.5, atol=1e-6)
+    np.testing.assert_allclose(found["gap"], np.mean(confidence[ok]) - 0.5, atol=1e-6)
     np.testing.assert_allclose(
         result["well_formed"]["f1_macro"],
         f1_score(labels[ok], prediction[ok], average="macro"),

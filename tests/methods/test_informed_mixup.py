@@ -10,7 +10,7 @@ import pytest
 from quick import quick_jit
 
 from calib_jax import augment, methods, models, train
-from calib_jax.methods import _informed_mixup
+from calib_jax.methods import _partner_search
 
 B, D, K = 5, 6, 3
 N = 24
@@ -215,6 +215,16 @@ def test_bank_has_the_whole_other_category_and_follows_training() -> None:
     np.testing.assert_allclose(after.bank.logits, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("share", [0.5, 0.25])
+def test_a_bank_may_be_made_inside_jit(share: float) -> None:
+    """As a trainer does it: the categories are known when the state is traced."""
+    init = methods.create("aum_mixup", partners="bank", share=share).init
+    eager, jitted = init(INFO), jax.jit(lambda: init(INFO))()
+    for a, b in zip(jax.tree.leaves(eager), jax.tree.leaves(jitted), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert len(eager.bank.easy) == round(share * N)
+
+
 def test_random_partners_are_of_the_other_half() -> None:
     """With lam near one half the mixed labels tell whom each example was mixed with."""
     seen = set()
@@ -318,13 +328,13 @@ def test_two_classes_have_partners_at_random_for_each_anchor() -> None:
     labels = jnp.zeros(10, jnp.int32)
     saliency = jnp.ones((10, 2))
     weights = jnp.ones(10).at[jnp.array([1, 7])].set(0)
-    bank = _informed_mixup.Bank(logits / 10, labels, jnp.arange(5), jnp.arange(5, 10))
+    bank = _partner_search.Bank(logits / 10, labels, jnp.arange(5), jnp.arange(5, 10))
 
     @quick_jit
     def draw(key):
         given = key, saliency, saliency, weights, logits, logits, 0.0
-        from_bank = _informed_mixup._from_bank(key, bank, saliency, 0.0, 0.0)
-        return [pair[0][:, 0] for pair in (*_informed_mixup._from_batch(*given), *from_bank)]
+        from_bank = _partner_search.from_bank(key, bank, saliency, 0.0, 0.0)
+        return [pair[0][:, 0] for pair in (*_partner_search.from_batch(*given), *from_bank)]
 
     drawn = [draw(jax.random.key(number)) for number in range(60)]
     near, far, bank_near, bank_far = np.round(

@@ -249,3 +249,56 @@ def test_accumulation_over_many_rows():
     correct = np.arange(n) % 10 != 0
     error = np.cumsum(1.0 - correct[::-1]) / np.arange(1, n + 1)
     np.testing.assert_allclose(run(metrics.aurc, conf, correct), error.mean(), rtol=1e-4)
+
+
+# ---------------------------------------------------------------- points of the risk-coverage curve
+
+
+def test_risk_at_coverage_and_coverage_at_risk_against_loops():
+    rng = np.random.default_rng(7)
+    n = 60
+    confidence = rng.permutation(n) / n  # no ties
+    correct = rng.random(n) < confidence
+    weights = rng.integers(0, 3, n)
+    order = np.argsort(-confidence)
+    covered = np.cumsum(weights[order]) / weights.sum()
+    wrong = np.cumsum((weights * ~correct)[order])
+    risks = wrong / np.maximum(np.cumsum(weights[order]), 1)
+    for share in (0.01, 0.3, 0.5, 1.0):
+        got = metrics.risk_at_coverage(confidence, correct, share, weights=weights)
+        want = next(r for c, r in zip(covered, risks, strict=True) if c >= share - 1e-9)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
+    for risk in (0.0, 0.1, 0.3, 1.0):
+        got = metrics.coverage_at_risk(confidence, correct, risk, weights=weights)
+        want = max([0.0, *(c for c, r in zip(covered, risks, strict=True) if r <= risk + 1e-9)])
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
+
+
+def test_risk_and_coverage_at_the_ends():
+    confidence, correct = [0.9, 0.8, 0.8, 0.1], [0, 1, 0, 1]
+    assert float(metrics.risk_at_coverage(confidence, correct, 1.0)) == 0.5
+    assert float(metrics.risk_at_coverage(confidence, correct, 0.5)) == 0.75  # of a tie: its mean
+    assert float(metrics.coverage_at_risk(confidence, correct, 0.1)) == 0.0
+    assert float(metrics.coverage_at_risk(confidence, correct, 0.5)) == 1.0
+    # The one that is NaN comes last, and would not be seen.
+    broken = [0.9, 0.8, 0.7, np.nan]
+    assert np.isnan(metrics.risk_at_coverage(broken, correct, 0.5))
+    assert np.isnan(metrics.coverage_at_risk(broken, correct, 0.9))
+
+
+def test_scores_for_other_inputs_have_the_sign_of_the_entropy():
+    logits = np.random.default_rng(8).normal(size=(50, 4))
+    energy = metrics.energy_score(logits, temperature=2.0)
+    np.testing.assert_allclose(energy, -2 * np.log(np.exp(logits / 2).sum(1)), rtol=1e-5)
+    np.testing.assert_allclose(metrics.max_logit_score(logits), -logits.max(1), rtol=1e-6)
+    # Inside the distribution one logit is large; outside none is.
+    both = np.concatenate([8 * np.eye(4)[np.arange(50) % 4] + logits, logits])
+    outside = np.arange(100) >= 50
+    for score in (metrics.energy_score, metrics.max_logit_score, metrics.predictive_entropy):
+        assert float(metrics.auroc(score(both), outside)) > 0.95
+    masked = np.pad(logits, ((0, 0), (0, 1)), constant_values=-np.inf)
+    np.testing.assert_allclose(
+        metrics.energy_score(masked), metrics.energy_score(logits), rtol=1e-6
+    )
+    with pytest.raises(ValueError, match="probabilities"):
+        metrics.energy_score(np.array([[0.5, 0.5], [0.1, 0.9]]))

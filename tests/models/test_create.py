@@ -9,8 +9,9 @@ import pytest
 
 from calib_jax import models
 
-ENCODERS = ("bert", "roberta", "electra")
+ENCODERS = ("bert", "roberta", "electra", "xlm-roberta", "distilbert")
 KIND = dict.fromkeys(ENCODERS, models.TextClassifier) | {
+    "vit": models.ViT,
     "mlp": models.MLP,
     "resnet20": models.ResNet,
     "resnet50": models.ResNet,
@@ -32,6 +33,8 @@ TINY_ENCODER = {
     "num_attention_heads": 2,
     "intermediate_size": 32,
 }
+TINY_IMAGE_ENCODER = {"image_size": 16, "patch_size": 8, "num_channels": 3}
+TINY_IMAGE_ENCODER |= {key: size for key, size in TINY_ENCODER.items() if key != "vocab_size"}
 
 
 @pytest.mark.parametrize("name", models.NAMES)
@@ -96,18 +99,31 @@ def test_image_options_override_the_defaults_of_a_name() -> None:
 # With two labels and the architecture's own head: what transformers counts.
 @pytest.mark.parametrize(
     ("name", "parameters"),
-    [("bert", 109_483_778), ("roberta", 124_647_170), ("electra", 109_483_778)],
+    [
+        ("bert", 109_483_778),
+        ("roberta", 124_647_170),
+        ("electra", 109_483_778),
+        ("xlm-roberta", 278_045_186),
+        ("distilbert", 66_955_010),
+        ("vit", 85_800_194),
+    ],
 )
 def test_base_encoders(name: str, parameters: int) -> None:
-    ids = jax.ShapeDtypeStruct((2, 8), jnp.int32)
-    shapes = jax.eval_shape(models.create(name, 2).init, jax.random.key(0), ids, ids)
+    module = models.create(name, 2)
+    shapes = jax.eval_shape(module.init, jax.random.key(0), *example(name, module))
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == parameters
 
 
 # What the published config.json of the base size says and a parameter count does not show.
 @pytest.mark.parametrize(
     ("name", "heads", "eps", "pad"),
-    [("bert", 12, 1e-12, 0), ("roberta", 12, 1e-5, 1), ("electra", 12, 1e-12, 0)],
+    [
+        ("bert", 12, 1e-12, 0),
+        ("roberta", 12, 1e-5, 1),
+        ("electra", 12, 1e-12, 0),
+        ("xlm-roberta", 12, 1e-5, 1),
+        ("distilbert", 12, 1e-12, 0),
+    ],
 )
 def test_base_configs(name: str, heads: int, eps: float, pad: int) -> None:
     config = models.create(name, 2).config
@@ -140,7 +156,13 @@ def test_encoder_options(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "own"), [("bert", "pooler"), ("roberta", "dense_tanh"), ("electra", "dense_gelu")]
+    ("name", "own"),
+    [
+        ("bert", "pooler"),
+        ("roberta", "dense_tanh"),
+        ("electra", "dense_gelu"),
+        ("distilbert", "dense_relu"),
+    ],
 )
 def test_encoder_heads(name: str, own: str) -> None:
     assert models.create(name, 3).head_kind == own
@@ -180,7 +202,10 @@ def example(name: str, module: Any, batch: int = 2) -> tuple[Any, ...]:
         return ids, ids
     if name == "text_cnn":
         return (jax.ShapeDtypeStruct((batch, 30), jnp.int32),)
-    side = 64 if "tiny" in name or "imagenet" in name else 32
+    if name == "vit":
+        side = module.config.image_size
+    else:
+        side = 64 if "tiny" in name or "imagenet" in name else 32
     return (jax.ShapeDtypeStruct((batch, side, side, 3), jnp.float32),)
 
 
@@ -188,6 +213,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "bert": TINY_ENCODER,
     "roberta": TINY_ENCODER | {"remat": True},
     "electra": TINY_ENCODER | {"embedding_size": 8},
+    "distilbert": TINY_ENCODER,
+    "vit": TINY_IMAGE_ENCODER,
     "resnet20": {},
     "resnet50": {"stages": (1, 1), "widths": (8, 8)},
     "resnet110_tiny": {"stages": (1, 1), "widths": (8, 8)},
@@ -210,7 +237,7 @@ def check_lowering(name: str, dtype: str, options: dict[str, Any]) -> None:
     assert {aval.dtype for aval in exported.out_avals} == {np.dtype(np.float32)}
     lines = exported.mlir_module().splitlines()
     # An encoder's attention has some float32 products: its softmax is float32.
-    dense = name in ENCODERS or name == "mlp"
+    dense = name in (*ENCODERS, "vit", "mlp")
     operation = "stablehlo.dot_general" if dense else "stablehlo.convolution"
     products = ["xbf16>" in line for line in lines if operation in line]
     assert len(products) >= (5 if name == "mlp" else 6)

@@ -11,7 +11,7 @@ import pytest
 from quick import quick_jit
 
 from calib_jax import models
-from calib_jax.models._encoder import Dropout, gelu
+from calib_jax.models._transformer import Dropout, gelu
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 NAMES = ("bert", "roberta", "electra")
@@ -351,7 +351,7 @@ def test_config_survives_json(name):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "gpt2"}, "model_type='gpt2': expected one of bert, roberta, electra"),
+        ({"model_type": "gpt2"}, "model_type='gpt2': expected one of bert, roberta, xlm-"),
         ({"model_type": "drop"}, "model_type=None"),
         ({"hidden_act": "relu"}, "hidden_act='relu': only 'gelu'"),
         ({"hidden_act": "gelu_new"}, "hidden_act='gelu_new': only 'gelu'"),

@@ -240,7 +240,7 @@ def test_pickle_is_never_loaded(tmp_path):
 
 def test_missing_or_broken_files(tmp_path):
     assert "no config.json there" in message_of(tmp_path)
-    assert "no config.json there" in message_of(tmp_path / "nowhere")
+    assert "no such folder" in message_of(tmp_path / "nowhere")
     (tmp_path / "config.json").write_text("{")
     assert "config.json: not valid JSON" in message_of(tmp_path)
     shutil.copy(GOLDEN / "bert" / "config.json", tmp_path)

@@ -151,3 +151,19 @@ def test_parameter_count() -> None:
     total = sum(leaf.size for leaf in jax.tree.leaves(shapes["params"]))
     assert total == counted == 247_316
     assert shapes["frozen"]["vectors"].shape == (20_000, 100)
+
+
+def test_learned_vectors() -> None:
+    """The same network, with the vectors as parameters; padding stays zero and is not trained."""
+    learned = models.TextCNN(3, vocab_size=11, dim=2, width=4, learned=True)
+    params = {**VARIABLES["params"], "vectors": VARIABLES["frozen"]["vectors"]}
+    frozen = VARIABLES["frozen"]["vectors"].copy()
+    frozen[0] = 0
+    expected = apply({"params": VARIABLES["params"], "frozen": {"vectors": frozen}}, IDS)
+    np.testing.assert_allclose(learned.apply({"params": params}, IDS), expected, rtol=1e-6)
+    gradient = jax.grad(lambda p: learned.apply({"params": p}, IDS).sum())(params)["vectors"]
+    assert not gradient[0].any()
+    assert np.count_nonzero(gradient[1:]) > 0
+    shapes = jax.eval_shape(learned.init, jax.random.key(0), IDS)
+    assert shapes["params"]["vectors"].shape == (11, 2)
+    assert "frozen" not in shapes

@@ -45,6 +45,16 @@ def with_gamma(b: Batch) -> dict[str, Any]:
     return hard(b) | {"gamma": np.resize([0.5, 3.0, -2.0, 0.0], b.n)}
 
 
+def answers(b: Batch) -> dict[str, Any]:
+    """Yes/no labels: one for each class."""
+    return {"logits": b.logits, "labels": (b.labels[:, None] + np.arange(b.num_classes)) % 2}
+
+
+def soft_answers(b: Batch) -> dict[str, Any]:
+    """One yes/no label, soft."""
+    return {"logits": b.logits[:, 0], "labels": b.soft[:, 0]}
+
+
 def views(b: Batch) -> dict[str, Any]:
     return {"logits": np.stack([b.logits, b.logits[:, ::-1], 0.5 * b.logits], axis=1)}
 
@@ -155,6 +165,33 @@ class TestLosses(Suite):
             empty=False,
             options={"total_steps": 5},
             wide=False,
+        ),
+        Case(
+            losses.sigmoid_focal,
+            lambda b: answers(b) | {"gamma": np.resize([0.5, 3.0, -2.0, 0.0], b.logits.shape)},
+            grad=("logits",),
+            labels="labels",
+        ),
+        Case(
+            losses.sigmoid_focal,
+            soft_answers,
+            variant="soft",
+            grad=("logits",),
+            options={"gamma": 0.5},
+            modes=("jit",),
+        ),
+        Case(
+            losses.sigmoid_adafocal,
+            lambda b: answers(b) | {"state": state(b)},
+            grad=("logits",),
+            labels="labels",
+        ),
+        Case(
+            losses.sigmoid_adafocal,
+            lambda b: soft_answers(b) | {"state": state(b)},
+            variant="soft",
+            grad=("logits",),
+            modes=("jit",),
         ),
         Case(
             losses.label_aware_contrastive,

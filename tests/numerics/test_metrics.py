@@ -79,6 +79,47 @@ def interval(logits: jax.Array, labels: jax.Array) -> metrics.Interval:
     return metrics.bootstrap(metrics.nll, logits, labels, key=key, num_samples=6, batch_size=3)
 
 
+def odds(b: Batch) -> np.ndarray:
+    """Log odds of each class against the first, as logits of labels; finite, and far from [0, 1]."""
+    return np.clip(b.logits, -1e4, 1e4) - 3
+
+
+def label(b: Batch) -> dict[str, Any]:
+    return {"logits": odds(b)[:, 0], "labels": (b.labels % 2).astype(np.int32)}
+
+
+def label_probs(b: Batch) -> dict[str, Any]:
+    return {"probs": b.probs[:, 0], "labels": (b.labels % 2).astype(np.int32)}
+
+
+def independent(b: Batch) -> dict[str, Any]:
+    return {"logits": odds(b), "labels": (odds(b) > -2.5).astype(np.int32)}
+
+
+def sets(b: Batch) -> dict[str, Any]:
+    return {"sets": b.probs >= np.median(b.probs, axis=1)[:, None], "labels": b.labels}
+
+
+def without_labels(b: Batch) -> dict[str, Any]:
+    return {"sets": sets(b)["sets"]}
+
+
+def consistency(confidence: jax.Array, correct: jax.Array, weights: Any = None) -> Any:
+    return metrics.consistency_test(
+        metrics.ece, confidence, correct, key=jax.random.key(0), num_samples=4, weights=weights
+    )
+
+
+def simulated(confidence: jax.Array, correct: jax.Array, weights: Any = None) -> jax.Array:
+    """What does not depend on which rows there are: draws are by position."""
+    return consistency(confidence, correct, weights).value
+
+
+def collected(logits: jax.Array, labels: jax.Array, weights: Any = None) -> jax.Array:
+    batch = metrics.CalibrationError.from_model_output(logits, labels, weights=weights)
+    return batch.merge(batch).compute()
+
+
 of_logits = functools.partial(Case, padded=("logits",), rows=False, empty=True)
 of_confidence = functools.partial(
     Case, inputs=binary, padded=("confidence", "correct"), rows=False, empty=True, wide=False
@@ -86,6 +127,9 @@ of_confidence = functools.partial(
 of_scores = functools.partial(
     Case, inputs=scored, padded=("scores",), rows=False, empty=True, wide=False, least=2
 )
+
+of_labels = functools.partial(Case, padded=("logits",), rows=False, empty=True, wide=False)
+of_sets = functools.partial(Case, rows=False, empty=True, result="float32")
 
 
 def proper(function: Any, soft_is_slow: bool = False, **more: Any) -> tuple[Case, Case]:
@@ -103,7 +147,18 @@ slopes = {"grad": ("confidence",)}
 class TestMetrics(Suite):
     room = metrics
     # Tuples of arrays, and the table of all metrics.
-    exempt = frozenset({"BrierDecomposition", "Interval", "SmoothCurve", "METRICS", "Metric"})
+    exempt = frozenset(
+        {
+            *(
+                "BrierDecomposition",
+                "ConsistencyTest",
+                "Interval",
+                "MultilabelSummary",
+                "SmoothCurve",
+            ),
+            *("METRICS", "Metric"),
+        }
+    )
     invalid = "raises"
     cases = (
         *proper(metrics.accuracy),
@@ -200,6 +255,29 @@ class TestMetrics(Suite):
         of_scores(metrics.auroc),
         of_scores(metrics.fpr_at_tpr),
         of_scores(area_under_roc, name="roc_curve"),
+        of_confidence(
+            functools.partial(metrics.risk_at_coverage, coverage=0.5), name="risk_at_coverage"
+        ),
+        of_confidence(
+            functools.partial(metrics.coverage_at_risk, risk=0.5), name="coverage_at_risk"
+        ),
+        Case(metrics.energy_score, lambda b: {"logits": b.logits}, grad=("logits",)),
+        Case(metrics.max_logit_score, lambda b: {"logits": b.logits}, grad=("logits",)),
+        of_confidence(consistency, name="consistency_test", padded=(), wide=False),
+        of_confidence(simulated, name="consistency_test", variant="padding", modes=("jit",)),
+        of_logits(collected, hard, name="CalibrationError", labels="labels", grad=("logits",)),
+        of_labels(metrics.binary_ece, label_probs, padded=("probs",), grad=("probs",)),
+        of_labels(
+            metrics.binary_ece, label_probs, variant="top", padded=("probs",), options={"of": "top"}
+        ),
+        of_labels(metrics.binary_summary, label, least=2, slow=True, rtol=1e-8),
+        of_labels(
+            metrics.multilabel_summary, independent, least=2, slow=True, rtol=1e-8, wide=True
+        ),
+        of_sets(metrics.coverage, sets, labels="labels"),
+        of_sets(metrics.worst_class_coverage, sets, labels="labels"),
+        of_sets(metrics.size_stratified_coverage, sets, labels="labels"),
+        of_sets(metrics.set_size, without_labels),
         Case(interval, hard, name="bootstrap", labels="labels", rows=False, empty=True),
     )
 

@@ -40,10 +40,29 @@ def calibrated_dtype(logits: jax.Array) -> Any:
     return jnp.float64 if logits.dtype == jnp.float64 else jnp.float32
 
 
+def two(b: Batch) -> dict[str, Any]:
+    """The first two classes; those of the others are the second, if that is not masked."""
+    labels = np.minimum(b.labels, 1)
+    possible = np.isfinite(np.take_along_axis(b.logits[:, :2], labels[:, None], axis=1)[:, 0])
+    logits = np.where(possible[:, None], b.logits[:, :2], 0.0)
+    return {"logits": logits, "labels": labels}
+
+
+def conformal(score: str, **options: Any) -> Any:
+    def fitted(probs: jax.Array, labels: jax.Array, weights: Any = None) -> jax.Array:
+        sets = posthoc.ConformalSets.fit(
+            probs, labels, alpha=0.4, score=score, weights=weights, **options
+        )
+        finite = jnp.minimum(sets.threshold, 9.0)  # infinite where a class has too few examples
+        return finite, sets(jax.nn.softmax(query(probs.astype(calibrated_dtype(probs)))))
+
+    return fitted
+
+
 def fits(name: str, variant: str = "fit", options: Any = (), **more: Any) -> Case:
     defaults = {"rows": False, "padded": ("logits",), "labels": "labels", "rtol": 1e-5}
     function = fit(name, **dict(options))
-    return Case(function, hard, name=name, variant=variant, **(defaults | more))
+    return Case(function, name=name, variant=variant, **({"inputs": hard} | defaults | more))
 
 
 def calls(name: str, *params: Any, **more: Any) -> Case:
@@ -55,7 +74,7 @@ def calls(name: str, *params: Any, **more: Any) -> Case:
         return getattr(posthoc, name)(*(jnp.asarray(x, jnp.float32) for x in leaves))(logits)
 
     defaults = {"variant": "call", "grad": ("logits",), "empty": False}
-    return Case(called, plain, name=name, **(defaults | more))
+    return Case(called, name=name, **({"inputs": plain} | defaults | more))
 
 
 def steps(k: int) -> np.ndarray:
@@ -65,8 +84,13 @@ def steps(k: int) -> np.ndarray:
 
 class TestPosthoc(Suite):
     room = posthoc
-    # A question about values, asked outside jit, and the table of all calibrators.
-    exempt = frozenset({"looks_like_probabilities", "CALIBRATORS"})
+    # A question about values and a choice by them, outside jit; the base class, tables and files.
+    exempt = frozenset(
+        {
+            *("looks_like_probabilities", "Auto", "Calibrator", "Fit"),
+            *("CALIBRATORS", "LABEL_CALIBRATORS", "save", "load"),
+        }
+    )
     invalid = "raises"
     cases = (
         fits("Temperature"),
@@ -89,6 +113,44 @@ class TestPosthoc(Suite):
         calls("Dirichlet", lambda k: np.eye(k) - 0.1, lambda k: np.linspace(-1, 1, k), wide=False),
         calls("Isotonic", lambda k: np.sort(steps(k)), steps),
         calls("HistogramBinning", lambda k: steps(k)[:, 1:-1], lambda k: steps(k)[:, 1:], grad=()),
+        fits("StructuredVectorScaling", wide=False, rtol=1e-4, slow=True),
+        fits("StructuredMatrixScaling", wide=False, rtol=1e-4, slow=True),
+        fits("StructuredVectorScaling", "fit many", slow=True, rtol=1e-4),
+        fits("Platt", inputs=two, wide=False, rtol=1e-4, slow=True),
+        fits("Beta", inputs=two, wide=False, rtol=1e-3, slow=True),
+        calls(
+            "StructuredVectorScaling",
+            *(1.7, 0.1, lambda k: np.linspace(0.5, 2, k), lambda k: np.linspace(-1, 1, k)),
+        ),
+        calls(
+            "StructuredMatrixScaling",
+            *(1.7, 0.1, lambda k: np.eye(k) - 0.1, lambda k: np.linspace(-1, 1, k)),
+            wide=False,
+        ),
+        calls("Platt", 1.7, 0.3, inputs=lambda b: {"logits": two(b)["logits"]}, wide=False),
+        calls("Beta", 1.7, 0.6, 0.3, inputs=lambda b: {"logits": two(b)["logits"]}, wide=False),
+        *(
+            Case(
+                conformal(score, **options),
+                lambda b: {"probs": b.probs, "labels": b.labels},
+                name="ConformalSets",
+                variant=f"{score} {', '.join(options)}",
+                rows=False,
+                padded=("probs",),
+                labels="labels",
+            )
+            for score, options in (
+                ("lac", {}),
+                ("lac", {"class_conditional": True}),
+                ("raps", {"k_reg": 2}),
+            )
+        ),
+        Case(
+            posthoc.logits_from_binary_probs,
+            lambda b: {"probs": np.clip(b.probs, 1e-3, 1 - 1e-3)},
+            grad=("probs",),
+            empty=False,
+        ),
         Case(posthoc.logits_from_probs, lambda b: {"probs": b.probs}, grad=("probs",), empty=False),
     )
 
@@ -100,7 +162,7 @@ def test_types_of_what_takes_long(slow_case: Case) -> None:
         slow_case(hard(batch()) | {"labels": np.full(8, 4)})
 
 
-@pytest.mark.parametrize("name", ["Dirichlet"])
+@pytest.mark.parametrize("name", ["Dirichlet", "StructuredMatrixScaling"])
 def test_a_matrix_between_many_classes_is_refused_in_one_line(name: str) -> None:
     many = batch(n=2, k=WIDE_K)
     with pytest.raises(ValueError, match=r"50000 classes.*at most 2000") as error:

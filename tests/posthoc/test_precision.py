@@ -45,17 +45,40 @@ LOSSES = {
     "dual_focal": lambda z: losses.dual_focal(z, SOFT),
     "jensen_shannon": lambda z: losses.jensen_shannon(jnp.stack([z, z], 1)),
     "label_aware_contrastive": lambda z: losses.label_aware_contrastive(z, LABELS, z, tau=0.3),
+    "sigmoid_adafocal": lambda z: losses.sigmoid_adafocal(z, SOFT > 0.3, STATE),
+    "sigmoid_focal": lambda z: losses.sigmoid_focal(z, SOFT > 0.3, 2.0),
     "teacher_annealing": lambda z: losses.teacher_annealing(z, 10),
 }
 BINARY = [
     *("aurc", "auroc", "bin_stats", "brier_decomposition", "e_aurc", "ece", "ece_debiased"),
     *("ece_sweep", "fpr_at_tpr", "mce", "risk_coverage", "roc_curve", "smooth_curve", "smooth_ece"),
+    *("binary_ece", "binary_summary"),
 ]
+SETS = ["coverage", "size_stratified_coverage", "worst_class_coverage"]
+
+
+def of_sets(function: Any, z: jax.Array) -> Any:
+    return function(z > 0, LABELS)
+
+
 METRICS = {
+    "coverage_at_risk": lambda z: metrics.coverage_at_risk(*metrics.top_label(z, LABELS), 0.1),
+    "risk_at_coverage": lambda z: metrics.risk_at_coverage(*metrics.top_label(z, LABELS), 0.9),
+    "consistency_test": lambda z: metrics.consistency_test(
+        metrics.ece, *metrics.top_label(z, LABELS), key=jax.random.key(0), num_samples=8
+    ),
+    "energy_score": metrics.energy_score,
+    "max_logit_score": metrics.max_logit_score,
+    "multilabel_summary": lambda z: metrics.multilabel_summary(jax.nn.sigmoid(z), SOFT > 0.3),
+    "set_size": lambda z: metrics.set_size(z > 0),
     "bootstrap": lambda z: metrics.bootstrap(metrics.summary, z, LABELS, key=jax.random.key(0)),
     "classwise_ece": lambda z: metrics.classwise_ece(z, LABELS, scheme="mass"),
     "predictive_entropy": metrics.predictive_entropy,
-} | {name: partial(of_confidence, f) for name, f in vars(metrics).items() if name in BINARY}
+}
+for _name in BINARY:
+    METRICS[_name] = partial(of_confidence, getattr(metrics, _name))
+for _name in SETS:
+    METRICS[_name] = partial(of_sets, getattr(metrics, _name))
 
 
 def functions(room: Any, special: dict[str, Any]) -> dict[str, Any]:
@@ -70,11 +93,19 @@ def functions(room: Any, special: dict[str, Any]) -> dict[str, Any]:
 def calibrated(z: jax.Array, name: str) -> jax.Array:
     if name == "Isotonic":  # fitted on the host
         return posthoc.Isotonic(jnp.zeros((K, 2)), jnp.ones((K, 2)))(z)
+    if name in ("Platt", "Beta"):
+        z = z[:, :2]
+        return getattr(posthoc, name).fit(z, LABELS % 2)(z)
+    if name == "ConformalSets":
+        probs = jax.nn.softmax(z)
+        return posthoc.ConformalSets.fit(probs, LABELS, alpha=0.2, score="aps")(probs)
     return getattr(posthoc, name).fit(z, LABELS)(z)
 
 
 CALIBRATORS = {
-    name: partial(calibrated, name=name) for name, x in vars(posthoc).items() if inspect.isclass(x)
+    name: partial(calibrated, name=name)
+    for name, x in vars(posthoc).items()
+    if inspect.isclass(x) and hasattr(x, "fit") and name != "Auto"  # chosen on the host
 }
 
 

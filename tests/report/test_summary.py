@@ -58,7 +58,7 @@ def test_sets_stand_side_by_side() -> None:
     ]  # fmt: skip
     assert rows == [
         ["ce", "90.00", "20.00", "10.00", "70.00", "40.00"],
-        ["ours", "90.00", "**10.00**", "**5.00**", "70.00", "**20.00**"],
+        ["ours", "90.00", "10.00", "5.00", "70.00", "20.00"],
     ]
     summary = report.summarize([_record("ce", 0, {"ece_10": 0.1})])
     assert title not in report.summary_markdown(summary)
@@ -115,12 +115,13 @@ def test_best_is_bold_and_what_is_within_its_std_is_marked() -> None:
 
 
 def test_more_accuracy_is_less_error_and_better() -> None:
-    records = [_record("a", 0, {"accuracy": 0.9}), _record("b", 0, {"accuracy": 0.8})]
+    accuracies = {"a": 0.9, "b": 0.8}
+    records = [_record(m, i, {"accuracy": a}) for m, a in accuracies.items() for i in (0, 1)]
     markdown = report.summary_markdown(report.summarize(records))
-    assert _column(markdown, "error %") == ["**10.00**", "20.00"]
+    assert _column(markdown, "error %") == ["**10.00±0.00**", "20.00±0.00"]
     header, _, row = _rows(markdown, "test: uncalibrated")
     assert dict(zip(header, row, strict=True)) == {
-        "metric": "accuracy %", "a": "**90.00**", "b": "80.00",
+        "metric": "accuracy %", "a": "**90.00±0.00**", "b": "80.00±0.00",
     }  # fmt: skip
 
 
@@ -153,7 +154,7 @@ def test_every_calibrator_has_its_table_with_metrics_of_any_name() -> None:
     ]
     markdown = report.summary_markdown(report.summarize(records))
     assert _rows(markdown, "test: uncalibrated")[2:] == [
-        ["ECE-15 equal width %", "**10.00**", "20.00"], ["auroc_svhn", "0.5000", "–"],
+        ["ECE-15 equal width %", "10.00", "20.00"], ["auroc_svhn", "0.5000", "–"],
     ]  # fmt: skip
     assert _rows(markdown, "test: temperature")[0] == ["metric", "a"]
     assert _column(markdown, "ECE equal width % +T") == ["5.00 (1.50)", "–"]
@@ -208,7 +209,8 @@ def test_text_marks_the_best_and_gives_the_temperature() -> None:
     ]
     lines = report.comparison_text(report.summarize(records)).splitlines()
     assert lines[0] == "test, 1 to 2 seeds"
-    assert lines[2].split() == ["a", "10.00*", "10.00", "3.00*", "1.25"]
+    # What is best with a single seed may be so by chance: no mark.
+    assert lines[2].split() == ["a", "10.00", "10.00", "3.00", "1.25"]
     assert lines[3].split() == ["b", "20.00±0.00", "5.00±0.00*", "4.00±0.00", "2.00"]
 
 
@@ -222,7 +224,7 @@ def test_first_temperature_scaling_is_shown_and_named() -> None:
         ]
     summary = report.summarize(records)
     markdown = report.summary_markdown(summary)
-    assert _column(markdown, "ECE equal width % +T") == ["**3.00** (1.30)", "5.00 (1.30)"]
+    assert _column(markdown, "ECE equal width % +T") == ["3.00 (1.30)", "5.00 (1.30)"]
     legend = markdown.split("\n\n")[1]
     assert "the calibrator temperature_ece_mass, fitted on validation by least equal-mass" in legend
     text = report.comparison_text(summary)

@@ -316,7 +316,7 @@ def test_roc_has_a_color_per_method_solid_before_and_dashed_after() -> None:
     area = [float(metrics.auroc(*pair)) for pair in (before, after)]
     for line, want in zip(curves, (area[0], area[1], area[1]), strict=True):
         assert np.trapezoid(line.get_ydata(), line.get_xdata()) == pytest.approx(want, abs=1e-4)
-    texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert texts == [
         f"ce  AUROC {100 * area[0]:.2f} %, +T {100 * area[1]:.2f} %",
         f"brier  AUROC {100 * area[1]:.2f} %",

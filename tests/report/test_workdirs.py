@@ -77,7 +77,7 @@ def test_networks_and_language_models_join_in_a_table_per_set(tmp_path: pathlib.
     assert [row[:3] for row in shifted[1:]] == [
         ["isear/csd", "–", "65.00±7.07"],
         ["isear_lcl/lcl", "–", "50.00"],
-        ["other/org/llama", "30", "**80.00**"],
+        ["other/org/llama", "30", "80.00"],
     ]
     assert text.splitlines()[-4:] == [
         "- isear: roberta, seeds 0, 1, +T by temperature_ece",

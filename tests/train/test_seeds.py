@@ -90,7 +90,7 @@ def test_an_experiment_with_phases(method: str, tmp_path: pathlib.Path) -> None:
     for parallel in (False, True):
         config = small.config(**changes, seeds_in_parallel=parallel)
         lines: list[str] = []
-        experiment.run(config, tmp_path / str(parallel), lines.append)
+        experiment.run(config, tmp_path / str(parallel), log=lines.append)
     for seed in (0, 1):
         alone, together = (
             small.arrays(tmp_path / str(parallel) / method / f"seed_{seed}" / "logits" / "test.npz")
