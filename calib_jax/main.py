@@ -18,9 +18,7 @@ from ml_collections import ConfigDict, config_flags
 
 from calib_jax import experiment, report, train
 
-_CONFIG = config_flags.DEFINE_config_file(
-    "config", None, "File with get_config(), or a name of --list."
-)
+_CONFIG = config_flags.DEFINE_config_file("config", None, "File with get_config(), or its name.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder for everything the experiment leaves.")
 _VARIANT = flags.DEFINE_multi_string(
     "variant", [],
@@ -89,8 +87,7 @@ def _print_or_train(config: ConfigDict, path: str) -> None:
     elif not _WORKDIR.value:
         raise ValueError("where to? --workdir FOLDER")
     else:
-        description = train.init_distributed(_DISTRIBUTED.value)
-        if description:
+        if description := train.init_distributed(_DISTRIBUTED.value):
             print(description, file=sys.stderr)
         options = experiment.custom_from_file(path, config) | {"sweep_index": _SWEEP_INDEX.value}
         text = experiment.run(config, _WORKDIR.value, **options)
