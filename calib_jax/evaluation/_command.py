@@ -239,9 +239,7 @@ def _print_results(results: Sequence[Evaluation], num_samples: int, *, cross_fit
         print(f"\n{report.verdict(results)}")
     print("\n" + report.metric_table([(r.name, r.metrics, r.intervals) for r in results]))
     print(f"* best of the row; [95 % bootstrap interval, {num_samples} resamples of the examples]")
-    print(
-        "resampling adds noise, which raises any calibration error: a small one may lie below its own"
-    )
+    print("resampling raises calibration errors by noise: a small one may lie below its interval")
     if len(results) > 1:
         print("\n" + report.difference_table(results))
         print("! the 95 % interval of the paired difference does not contain 0")

@@ -77,6 +77,7 @@ def evaluate(
     seed: int = 0,
     num_samples: int | None = None,
     progress: Callable[[str], None] | None = None,
+    check: bool = True,
 ) -> list[Evaluation]:
     """Compute the metrics of predictions as they are, then after each calibrator.
 
@@ -91,6 +92,7 @@ def evaluate(
       seed: Seed of the halves and of the bootstrap.
       num_samples: Number of bootstrap samples; `None`: 500, and fewer above 200,000 examples.
       progress: Function that is called with what is being done.
+      check: Whether probabilities in place of logits are refused.
 
     Returns:
       The evaluation of the uncalibrated predictions, then one per calibrator.
@@ -102,6 +104,8 @@ def evaluate(
     >>> round(uncalibrated.metrics["accuracy"], 3)
     0.667
     """
+    if check:
+        _check_not_probs({"test": test, "validation": validation})
     candidates = calibrated_candidates(test, validation, calibrators, seed, progress)
     return measure(candidates, test.labels, seed=seed, num_samples=num_samples, progress=progress)
 
@@ -113,6 +117,7 @@ def compare(
     seed: int = 0,
     num_samples: int | None = None,
     progress: Callable[[str], None] | None = None,
+    check: bool = True,
 ) -> list[Evaluation]:
     """Evaluate several classifiers on the same examples, side by side.
 
@@ -122,6 +127,7 @@ def compare(
       seed: As in `evaluate`.
       num_samples: As in `evaluate`.
       progress: As in `evaluate`.
+      check: As in `evaluate`.
 
     Returns:
       For each classifier its evaluation as it is, then one per calibrator. `differences` has the
@@ -135,6 +141,8 @@ def compare(
     >>> low < 0 and high < 0
     True
     """
+    if check:
+        _check_not_probs(predictions)
     first, reference = next(iter(predictions.items()))
     candidates = []
     for name, one in predictions.items():
@@ -147,6 +155,15 @@ def compare(
             candidates.append(dataclasses.replace(candidate, name=title))
     labels = reference.labels
     return measure(candidates, labels, seed=seed, num_samples=num_samples, progress=progress)
+
+
+def _check_not_probs(predictions: Mapping[str, Predictions | None]) -> None:
+    for name, one in predictions.items():
+        if one is not None and posthoc.looks_like_probabilities(one.logits):
+            raise ValueError(
+                f"{name}: all entries are in [0, 1] and all rows sum to 1, so these are probabilities; "
+                "use check_predictions('probs', probs, labels) (check=False skips this check)"
+            )
 
 
 def _label_difference(first: str, labels: np.ndarray, name: str, others: np.ndarray) -> str:

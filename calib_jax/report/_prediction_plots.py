@@ -17,6 +17,7 @@ _BAR, _CURVE = "#92b5d8", "#222222"
 _SMALL_BIN = 10  # examples; the accuracy of a smaller bin says little
 _MAX_COLUMNS = 3
 _MAX_POINTS = 1000  # of a curve; more cannot be seen
+_BANDWIDTHS = (0.04, 0.08)  # smallest and largest of the smoothed curve
 _CELLS = 512  # of the grid on which confidences are smoothed
 _HANDLES = (
     Patch(color=_BAR, label="accuracy"),
@@ -113,8 +114,9 @@ def _draw_smoothed(
     Examples are counted on a grid once: a resample draws the numbers of right and wrong ones in each
     cell, whatever the number of examples.
     """
-    # The bandwidth of the metric follows single examples where there are few: too noisy for a plot.
-    sigma = max(bandwidth, 0.04)
+    # The bandwidth of the metric is its error: a small one follows single examples, a large one
+    # smooths a curve into a line that contradicts the bars.
+    sigma = min(max(bandwidth, _BANDWIDTHS[0]), _BANDWIDTHS[1])
     confidence, is_right = np.asarray(confidence, np.float64), np.asarray(correct) > 0.5
     cell = np.minimum((confidence * _CELLS).astype(int), _CELLS - 1)
     right, wrong = (

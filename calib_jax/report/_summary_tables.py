@@ -12,17 +12,8 @@ from calib_jax.report._types import Record, Summary
 
 UNCALIBRATED = "uncalibrated"
 AFTER = "+T"  # after temperature scaling
-_COMPACT = (
-    "error",
-    "gap",
-    "nll",
-    "brier",
-    "ece",
-    "ece_mass",
-    "smooth_ece",
-    "classwise_ece",
-    "aurc",
-)
+SCORES = ("nll", "brier", "ece", "ece_mass", "smooth_ece", "classwise_ece", "aurc")
+_COMPACT = ("error", "gap", *SCORES)
 _DETECTION = ("auroc", "fpr95")
 
 

@@ -60,12 +60,21 @@ def test_smoothed_curve_is_that_of_metrics() -> None:
     figure = report.plot_reliability([("x", confidence, correct)])
     diagonal, line = figure.axes[0].lines
     assert list(diagonal.get_xdata()) == [0, 1]
-    sigma = max(float(metrics.smooth_curve(confidence, correct).bandwidth), 0.04)
+    sigma = np.clip(float(metrics.smooth_curve(confidence, correct).bandwidth), 0.04, 0.08)
     curve = metrics.smooth_curve(confidence, correct, bandwidth=sigma)
     x, y = line.get_data()
     expected = np.interp(x, np.asarray(curve.confidence), np.asarray(curve.accuracy))
     shown = np.isfinite(y) & (x > 0.45)
     np.testing.assert_allclose(y[shown], expected[shown], atol=0.01)
+
+
+def test_smoothed_curve_follows_the_bars_of_a_large_error() -> None:
+    rng = np.random.default_rng(0)
+    confidence = rng.uniform(0.3, 1.0, 20_000)
+    correct = rng.random(20_000) < confidence**4  # 0.3 too sure in the middle, right at the end
+    line = report.plot_reliability([("x", confidence, correct)]).axes[0].lines[1]
+    at = np.array([0.5, 0.65, 0.8, 0.9])
+    np.testing.assert_allclose(np.interp(at, *line.get_data()), at**4, atol=0.05)
 
 
 def test_risk_coverage_is_that_of_metrics_with_ties_too() -> None:
