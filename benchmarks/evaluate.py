@@ -4,7 +4,7 @@ Both start from the same npz files, fit a temperature, print accuracy, NLL, Brie
 after with bootstrap intervals over the same number of resamples, and count as processes, imports too.
 The command also does what the script does not (more metrics, plots, a page, checks of probabilities and
 logits). Both have run once before they are timed, the script on the smaller file, so that compiled
-programs and libraries are at hand; their numbers are compared at every size, and first at the smaller one.
+programs and libraries are at hand. Numbers that differ end the suite.
 """
 
 import json

@@ -1,6 +1,7 @@
 """What `python -m calib_jax.evaluate` does: read, evaluate, print, write."""
 
 import pathlib
+import shutil
 import sys
 import tempfile
 import threading
@@ -237,11 +238,13 @@ def _print_results(results: Sequence[Evaluation], num_samples: int, *, cross_fit
             print(f"warning: {result.name}: {warning}")
     if results[0].name == "uncalibrated":
         print(f"\n{report.verdict(results)}")
-    print("\n" + report.metric_table([(r.name, r.metrics, r.intervals) for r in results]))
+    width = shutil.get_terminal_size().columns - 1 if sys.stdout.isatty() else None
+    columns = [(r.name, r.metrics, r.intervals) for r in results]
+    print("\n" + report.metric_table(columns, max_width=width))
     print(f"* best of the row; [95 % bootstrap interval, {num_samples} resamples of the examples]")
     print("resampling raises calibration errors by noise: a small one may lie below its interval")
     if len(results) > 1:
-        print("\n" + report.difference_table(results))
+        print("\n" + report.difference_table(results, max_width=width))
         print("! the 95 % interval of the paired difference does not contain 0")
     for result in results:
         if result.reason:

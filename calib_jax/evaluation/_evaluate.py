@@ -1,7 +1,7 @@
 """Metrics of predictions before and after post-hoc calibration, with bootstrap intervals."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -144,17 +144,20 @@ def compare(
     if check:
         _check_not_probs(predictions)
     first, reference = next(iter(predictions.items()))
-    candidates = []
-    for name, one in predictions.items():
-        one = align_classes(one, reference)
+    aligned = {name: align_classes(one, reference) for name, one in predictions.items()}
+    for name, one in aligned.items():
         if not np.array_equal(one.labels, reference.labels):
             raise ValueError(_label_difference(first, reference.labels, name, one.labels))
-        for candidate in calibrated_candidates(one, None, calibrators, seed, progress):
-            is_plain = candidate.name == "uncalibrated"
-            title = name if is_plain else f"{name} + {candidate.name}"
-            candidates.append(dataclasses.replace(candidate, name=title))
+
+    def candidates() -> Iterator[Candidate]:
+        for name, one in aligned.items():
+            for candidate in calibrated_candidates(one, None, calibrators, seed, progress):
+                is_plain = candidate.name == "uncalibrated"
+                title = name if is_plain else f"{name} + {candidate.name}"
+                yield dataclasses.replace(candidate, name=title)
+
     labels = reference.labels
-    return measure(candidates, labels, seed=seed, num_samples=num_samples, progress=progress)
+    return measure(candidates(), labels, seed=seed, num_samples=num_samples, progress=progress)
 
 
 def _check_not_probs(predictions: Mapping[str, Predictions | None]) -> None:
@@ -212,15 +215,15 @@ def calibrated_candidates(
     calibrators: Sequence[str],
     seed: int,
     progress: Callable[[str], None] | None = None,
-) -> list[Candidate]:
-    """Return predictions as they are, and calibrated by each calibrator. Arguments as in `evaluate`."""
+) -> Iterator[Candidate]:
+    """Yield predictions as they are, then calibrated by each calibrator. Arguments as in `evaluate`."""
     check_calibrators(calibrators)
     if validation is not None:
         try:
             validation = align_classes(validation, test)
         except ValueError as error:
             raise ValueError(f"validation: {error}") from None
-    candidates = [Candidate("uncalibrated", jnp.asarray(test.logits))]
+    yield Candidate("uncalibrated", jnp.asarray(test.logits))
     num_rows = len(test.labels) // 2 if validation is None else len(validation.labels)
     for name in calibrators:
         if progress is not None:
@@ -230,16 +233,13 @@ def calibrated_candidates(
         for calibrator in fitted:
             warnings += temperature_warning(name, calibrator)
         reasons = [c.reason for c in fitted if isinstance(c, posthoc.Auto)]
-        candidates.append(
-            Candidate(
-                name,
-                posthoc.logits_from_probs(probs),
-                _parameters(fitted),
-                tuple(warnings),
-                "; ".join(reasons),
-            )
+        yield Candidate(
+            name,
+            posthoc.logits_from_probs(probs),
+            _parameters(fitted),
+            tuple(warnings),
+            "; ".join(reasons),
         )
-    return candidates
 
 
 def check_calibrators(names: Sequence[str]) -> None:
@@ -254,7 +254,7 @@ def check_calibrators(names: Sequence[str]) -> None:
 
 
 def measure(
-    candidates: Sequence[Candidate],
+    candidates: Iterable[Candidate],
     labels: ArrayLike,
     *,
     seed: int = 0,
@@ -264,7 +264,8 @@ def measure(
     """Compute the metrics of several predictions of the same examples, with shared resamples.
 
     Args:
-      candidates: Predictions; all others are compared with the first.
+      candidates: Predictions; all others are compared with the first. None is kept in memory after
+        its metrics are computed.
       labels: Classes `[n]`.
       seed: Seed of the bootstrap.
       num_samples: As in `evaluate`.
@@ -275,12 +276,23 @@ def measure(
     """
     note = progress or (lambda text: None)
     labels = jnp.asarray(labels)
-    values, rows = [], []
+    evaluations, rows = [], []
     for candidate in candidates:
         note(f"metrics of {candidate.name}")
         summary = metrics.summary(candidate.logits, labels, check=False)
-        values.append({key: float(value) for key, value in summary.items()})
         rows.append(Rows(*(np.asarray(x) for x in _row_statistics(candidate.logits, labels))))
+        evaluations.append(
+            Evaluation(
+                name=candidate.name,
+                metrics={key: float(value) for key, value in summary.items()},
+                intervals={},
+                parameters=candidate.parameters,
+                confidence=rows[-1].confidence,
+                correct=rows[-1].correct,
+                warnings=candidate.warnings,
+                reason=candidate.reason,
+            )
+        )
     num_samples = num_samples or default_num_samples(len(labels))
     samples = resample(
         rows,
@@ -288,23 +300,12 @@ def measure(
         num_samples=num_samples,
         progress=lambda done: note(f"bootstrap: {done} of {num_samples} resamples"),
     )
-    evaluations = []
-    for i, (candidate, sample) in enumerate(zip(candidates, samples, strict=True)):
-        differences = {key: sample[key] - samples[0][key] for key in sample} if i else {}
-        evaluations.append(
-            Evaluation(
-                name=candidate.name,
-                metrics=values[i],
-                intervals=percentiles(sample),
-                parameters=candidate.parameters,
-                confidence=rows[i].confidence,
-                correct=rows[i].correct,
-                differences=percentiles(differences),
-                warnings=candidate.warnings,
-                reason=candidate.reason,
-            )
-        )
-    return evaluations
+    first, *others = samples
+    differences = [{}, *({key: x[key] - first[key] for key in x} for x in others)]
+    return [
+        dataclasses.replace(e, intervals=percentiles(sample), differences=percentiles(difference))
+        for e, sample, difference in zip(evaluations, samples, differences, strict=True)
+    ]
 
 
 @jax.jit

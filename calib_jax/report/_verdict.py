@@ -154,11 +154,14 @@ def _after_sentence(label: str, before: float | None, after: float, ece: float) 
     return f"; {label} {action} ({numbers})"
 
 
-def difference_table(evaluations: Sequence[ComparedEvaluation]) -> str:
+def difference_table(
+    evaluations: Sequence[ComparedEvaluation], *, max_width: int | None = None
+) -> str:
     """Return a Markdown table of the paired differences from the first evaluation.
 
     Args:
       evaluations: Evaluation that the others are compared with, then the others.
+      max_width: Number of characters of a line; what is wider is continued in a table below.
     """
     first, *others = evaluations
     rows = []
@@ -173,4 +176,4 @@ def difference_table(evaluations: Sequence[ComparedEvaluation]) -> str:
             cells.append(Cell(with_interval(change, interval, metric) + mark))
         rows.append((metric.heading, cells))
     names = [evaluation.name for evaluation in others]
-    return to_markdown(Table.from_rows("", names, rows, f"less {first.name}"))
+    return to_markdown(Table.from_rows("", names, rows, f"less {first.name}"), max_width)
