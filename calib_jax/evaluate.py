@@ -60,6 +60,7 @@ def _run(argv: list[str]) -> None:
     options = vars(arguments)
     paths = options.pop("predictions")
     names = [name.strip() for name in options.pop("calibrate").split(",") if name.strip()]
+    names = list(dict.fromkeys(names))
     options["out"] = arguments.out or pathlib.Path("runs", pathlib.Path(paths[0]).stem)
     evaluation.run_evaluation(paths, calibrators=names, **options)
 

@@ -18,6 +18,7 @@ _ROUNDED_TOLERANCE = (
 )
 _AGREEMENT = 1e-2  # of probabilities with the softmax of the logits beside them
 _SHOWN_NAMES = 6
+_MOST_GROUPS = 1000  # rows of a table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +91,13 @@ def check_predictions(
             raise ValueError(
                 f"groups: expected shape ({n},) to match the scores, got {groups.shape}"
             )
-        remarks.append(f"{len(np.unique(groups))} groups")
+        num_groups = len(np.unique(groups))
+        if num_groups > _MOST_GROUPS:
+            raise ValueError(
+                f"groups: {num_groups} different ones, expected at most {_MOST_GROUPS}; ids? "
+                "Remove or rename them"
+            )
+        remarks.append(f"{num_groups} groups")
     return Predictions(logits, labels, (*remarks, *notes), groups, label_names)
 
 

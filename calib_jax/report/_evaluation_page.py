@@ -24,7 +24,7 @@ from calib_jax.report._table import EMPTY, Cell, Table, best_of, with_interval
 from calib_jax.report._verdict import Evaluation, gain_text, is_temperature, verdict
 
 _COMPACT = ("accuracy", "gap", *SCORES)
-_MAX_CLASSES = 200  # rows of the table by class
+_MAX_CLASSES = 1000  # rows of the table by class
 _LEGEND = (
     "In brackets the 95 % bootstrap interval over the examples; below it, the change against the "
     "uncalibrated predictions. The best of a column is bold where it has intervals. All numbers are of "

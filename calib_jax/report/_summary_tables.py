@@ -133,7 +133,7 @@ def detection_table(summary: Summary, outside: str) -> Table:
 
 
 def generation_tables(summary: Summary) -> list[Table]:
-    """Return a table per set of students that were taught one by another, a group of columns for each.
+    """Return a table per set of generations, each taught by the one before: a group of columns for each.
 
     The best of a row is marked: generations compete with one another, not methods.
     """

@@ -224,6 +224,13 @@ def test_classes_that_are_numbers_are_names(labels) -> None:
     np.testing.assert_array_equal(got.labels, LABELS)
 
 
+def test_ids_are_no_groups() -> None:
+    n = 1001
+    logits, labels = np.zeros((n, 2)), np.zeros(n, int)
+    with pytest.raises(ValueError, match="groups: 1001 different ones, expected at most 1000"):
+        check_predictions("logits", logits, labels, groups=np.arange(n))
+
+
 def test_two_arrays_of_labels_or_scores(tmp_path) -> None:
     np.savez(tmp_path / "p.npz", logits=LOGITS, labels=LABELS, y=LABELS, predictions=LABELS)
     assert (

@@ -1,4 +1,4 @@
-"""report.html and its neighbours, of a small workdir: complete, self-contained, fit for a phone."""
+"""report.html and the files beside it, of a small workdir: complete, self-contained, fit for a phone."""
 
 import base64
 import html
@@ -251,7 +251,7 @@ def test_methods_stand_in_the_order_in_which_they_were_asked_for(
     assert "<script" not in page, "not interactive"
 
 
-def test_neighbours_are_written(written: tuple[pathlib.Path, str]) -> None:
+def test_files_beside_it_are_written(written: tuple[pathlib.Path, str]) -> None:
     workdir, text = written
     summary = json.loads((workdir / "summary.json").read_text())
     assert list(summary["methods"]) == ["cross_entropy", "adafocal"]
