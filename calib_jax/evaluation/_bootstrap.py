@@ -3,7 +3,7 @@
 A resample is a count per example, the same for all evaluations, so that they can be compared in pairs.
 Nothing is computed from logits again: proper scores are weighted means of per-example losses, and what
 depends on the confidence is computed from the number of right and wrong examples in cells of examples
-with nearly the same confidence. Up to 16,384 different confidences every one has its cell, and the
+with nearly the same confidence. Up to 4,096 different confidences every one has its cell, and the
 metrics are those of the `metrics` package; above, the mean of a cell stands for its confidences.
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import fft
 
-_MOST_CELLS = 2**14
+_MOST_CELLS = 2**12
 _NUM_BINS = 15
 _GRID = 4096  # as in `metrics.smooth_ece`, like the bandwidth
 _SMALLEST_BANDWIDTH = 1e-3
