@@ -166,9 +166,10 @@ def plot_risk_coverage(panels: Sequence[Panel]) -> Figure:
         shown = np.unique(np.linspace(0, len(coverage) - 1, _MAX_POINTS).astype(int))
         label = f"{name}  AURC {100 * risk.mean():.2f} %"
         axes.plot(coverage[shown], 100 * risk[shown], style, color=color, lw=1.6, label=label)
-    kept, accuracy = coverage[shown], float(np.mean(correct))
+    kept, accuracy = coverage[shown], max(float(np.mean(y)) for _, _, y in panels)
     ideal = np.maximum(0, kept - accuracy) / kept
-    axes.fill_between(kept, 0, 100 * ideal, color="0.88", label="unavoidable at this accuracy")
+    label = f"unavoidable at {100 * accuracy:.1f} % accuracy"
+    axes.fill_between(kept, 0, 100 * ideal, color="0.88", label=label)
     axes.set(
         xlabel="coverage: share of examples kept", ylabel="error rate among them, %", xlim=(0, 1)
     )

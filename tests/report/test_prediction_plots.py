@@ -91,6 +91,16 @@ def test_risk_coverage_is_that_of_metrics_with_ties_too() -> None:
 
 
 @pytest.mark.parametrize("suffix", report.PLOT_FORMATS)
+def test_unavoidable_risk_is_that_of_the_highest_accuracy() -> None:
+    confidence = np.linspace(0.3, 1, 10)
+    right = {"a": np.arange(10) < 8, "b": np.arange(10) < 5}
+    figure = report.plot_risk_coverage([(name, confidence, y) for name, y in right.items()])
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts[-1] == "unavoidable at 80.0 % accuracy"
+    (area,) = figure.axes[0].collections
+    assert area.get_paths()[0].vertices[:, 1].max() == pytest.approx(20)
+
+
 def test_plots_are_saved_in_three_formats_and_are_the_same_each_time(
     tmp_path: pathlib.Path, suffix: str
 ) -> None:
