@@ -90,7 +90,6 @@ def test_risk_coverage_is_that_of_metrics_with_ties_too() -> None:
     assert figure.legends[0].get_texts()[0].get_text() == f"x  AURC {area:.2f} %"
 
 
-@pytest.mark.parametrize("suffix", report.PLOT_FORMATS)
 def test_unavoidable_risk_is_that_of_the_highest_accuracy() -> None:
     confidence = np.linspace(0.3, 1, 10)
     right = {"a": np.arange(10) < 8, "b": np.arange(10) < 5}
@@ -101,6 +100,7 @@ def test_unavoidable_risk_is_that_of_the_highest_accuracy() -> None:
     assert area.get_paths()[0].vertices[:, 1].max() == pytest.approx(20)
 
 
+@pytest.mark.parametrize("suffix", report.PLOT_FORMATS)
 def test_plots_are_saved_in_three_formats_and_are_the_same_each_time(
     tmp_path: pathlib.Path, suffix: str
 ) -> None:
