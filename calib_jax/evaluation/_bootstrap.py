@@ -75,7 +75,8 @@ def resample(
     chunks: list[list[Samples]] = []
     done = 0
     for counts in _draws(n, seed, num_samples):
-        means = counts.astype(np.float32) @ losses / n + center
+        with np.errstate(over="ignore", invalid="ignore"):  # losses of 1e38 have an infinite mean
+            means = counts.astype(np.float32) @ losses / n + center
         chunks.append(
             [
                 {
@@ -220,7 +221,8 @@ def _smooth(residual: np.ndarray) -> np.ndarray:
     has_zero = at_low > 0  # else the error is that of the smallest bandwidth
     side = np.zeros(len(residual))  # of the zero that the last step was on
     for _ in range(12):
-        middle = np.where(has_zero, (low * at_high - high * at_low) / (at_high - at_low), low)
+        slope = np.where(has_zero, at_high - at_low, -1.0)  # never 0 where there is a zero
+        middle = np.where(has_zero, (low * at_high - high * at_low) / slope, low)
         at_middle = error(middle) - middle
         if np.abs(at_middle[has_zero]).max(initial=0.0) < 1e-7:
             break

@@ -240,7 +240,7 @@ def calibrated_candidates(
             name,
             posthoc.logits_from_probs(probs),
             _parameters(fitted),
-            tuple(warnings),
+            tuple(dict.fromkeys(warnings)),  # those of both halves once
             "; ".join(reasons),
         )
 

@@ -73,7 +73,10 @@ def verdict(evaluations: Sequence[Evaluation]) -> str:
         chosen = _chosen(calibrated)
         after, _ = gap_and_half_width(chosen.confidence, chosen.correct)
         temperature = chosen.parameters.get("temperature") if is_temperature(chosen.name) else None
-        label = f"temperature {np.mean(temperature):.2f}" if temperature else chosen.name
+        label = chosen.name
+        if temperature:
+            mean = float(np.mean(temperature))
+            label = f"temperature {mean:.2f}" if mean < 100 else f"temperature {mean:.3g}"
         text += _after_sentence(label, gap if is_clear else None, after, chosen.metrics["ece"])
     return f"{text}."
 
