@@ -25,6 +25,33 @@ hypothesis.settings.register_profile("calib_jax", deadline=None, derandomize=Tru
 hypothesis.settings.load_profile("calib_jax")
 
 
+# Minutes long in all: begun first, so that no worker is left alone with one of them at the end.
+_LONG_FILES = (
+    "test_code_quality.py",
+    "test_readme.py",
+    "train/test_devices.py",
+    "experiment/test_sweep.py",
+    "experiment/test_end_to_end.py",
+    "experiment/test_load.py",
+    "experiment/test_kill.py",
+    "numerics/test_posthoc.py",
+    "numerics/test_metrics.py",
+    "posthoc/test_common.py",
+    "test_doctests.py",
+    "numerics/test_losses.py",
+    "test_lowering.py",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.loadscopereorder = False  # pytest-xdist would sort the files by number of tests
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {pathlib.Path(__file__).parent / name: i for i, name in enumerate(_LONG_FILES)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
 def pytest_collection_finish() -> None:
     """Leave all that was imported out of garbage collection: a tenth of the time went into it."""
     gc.collect()
