@@ -174,8 +174,7 @@ def tests_of(path: str, clone: pathlib.Path) -> list[str]:
     room, stem = path.split("/")[1], pathlib.Path(path).stem.lstrip("_")
     files = sorted((clone / "tests" / room).glob("test_*.py"))
     files.sort(key=lambda p: not (stem in p.stem or p.stem[5:] in stem))
-    numerics = clone / "tests" / "numerics" / f"test_{room}.py"
-    return [str(p.relative_to(clone)) for p in (*files, numerics) if p.exists()]
+    return [str(p.relative_to(clone)) for p in files]
 
 
 def run_pytest(*arguments: str, plugins: tuple[Any, ...] = ()) -> None:
@@ -226,9 +225,6 @@ class LineRecorder:
         self._lines: set[str] = set()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        import jax
-
-        jax.clear_caches()  # or only the first test would trace a function
         self._lines, self._start = set(), time.process_time()
         sys.settrace(self._trace)
 
