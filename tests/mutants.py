@@ -6,8 +6,8 @@
 A development tool, not a test. All of `losses` and `targets` and a seeded sample of the other rooms,
 stratified by file, are tried; what `--out` already holds is not tried again.
 
-First the tests of the rooms run once and record which of them execute which lines (`--out` with the
-suffix `.lines.json`). Each mutant is then tried with the tests that execute its line, cheapest first,
+First the tests of each room run once and record which of them execute which lines (`--out` with the
+room and `.json` as its suffix). Each mutant is then tried with the tests that execute its line, cheapest first,
 in a process that imports the package again for every mutant; nothing is forked, which could deadlock
 JAX. `--control` runs the tests that noticed a mutant without any: all of them have to pass.
 """
@@ -377,16 +377,17 @@ class Worker:
             self.process = None
 
 
-def run(mutants: list[Mutant], out: pathlib.Path, workers: int) -> None:
-    """Try the mutants that `out` does not hold yet and append their outcomes."""
+def run(mutants: list[Mutant], out: pathlib.Path, workers: int, limit: int | None) -> None:
+    """Try the mutants that `out` does not hold yet, at most `limit`, and append their outcomes."""
     done = {_key(row) for row in _rows(out)}
     waiting = [m for m in mutants if _key(m._asdict()) not in done]
     print(f"{len(mutants)} mutants, {len(waiting)} to try", flush=True)
+    waiting = waiting[:limit]
     with tempfile.TemporaryDirectory() as folder:
         pool: queue.Queue[Worker] = queue.Queue()
         for number in range(workers):
             pool.put(Worker(pathlib.Path(folder, str(number)).resolve()))
-        recorded = _recorded(out.with_suffix(".lines.json"), pool, workers)
+        recorded = _recorded(out, pool, workers)
         lock = threading.Lock()
 
         def one(mutant: Mutant) -> None:
@@ -405,28 +406,24 @@ def run(mutants: list[Mutant], out: pathlib.Path, workers: int) -> None:
             pool.get().stop()
 
 
-def _recorded(path: pathlib.Path, pool: "queue.Queue[Worker]", workers: int) -> dict[str, Any]:
-    """Return what `record_lines` prints for each room, recorded once and kept in a file."""
-    if path.exists():
-        return dict(json.loads(path.read_text()))
+def _recorded(out: pathlib.Path, pool: "queue.Queue[Worker]", workers: int) -> dict[str, Any]:
+    """Return what `record_lines` prints for each room, recorded once and kept in a file of its own."""
 
     def record(room: str) -> dict[str, Any]:
-        worker = pool.get()
-        command = worker.command("--record", room)
-        try:
-            done = subprocess.run(
-                command, cwd=worker.clone, env=worker.environment, capture_output=True, check=True
-            )
-        finally:
+        path = out.with_suffix(f".{room}.json")
+        if not path.exists():
+            worker = pool.get()
+            command = worker.command("--record", room)
+            options: Any = {"cwd": worker.clone, "env": worker.environment}
+            done = subprocess.run(command, capture_output=True, check=True, **options)
             pool.put(worker)
-        recorded = dict(json.loads(done.stdout))
+            path.write_bytes(done.stdout)
+        recorded = dict(json.loads(path.read_text()))
         print(f"{room}: {len(recorded['tests'])} tests, failed: {recorded['failed']}", flush=True)
         return recorded
 
     with concurrent.futures.ThreadPoolExecutor(workers) as threads:
-        recorded = dict(zip(ROOMS, threads.map(record, ROOMS), strict=True))
-    path.write_text(json.dumps(recorded))
-    return recorded
+        return dict(zip(ROOMS, threads.map(record, ROOMS), strict=True))
 
 
 def control(out: pathlib.Path) -> str:
@@ -468,6 +465,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=pathlib.Path, default="mutants.jsonl")
     parser.add_argument("--sample", type=int, default=300)
+    parser.add_argument("--limit", type=int, help="of mutants to try now; the next run goes on")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--report", action="store_true")
@@ -483,7 +481,7 @@ def main() -> None:
         return print(control(arguments.out))
     if not arguments.report:
         mutants = chosen(arguments.sample, arguments.seed)
-        run(mutants, arguments.out, arguments.workers)
+        run(mutants, arguments.out, arguments.workers, arguments.limit)
     print(report(arguments.out))
 
 
