@@ -7,9 +7,9 @@ A development tool, not a test. All of `losses` and `targets` and a seeded sampl
 stratified by file, are tried; what `--out` already holds is not tried again.
 
 First the tests of each room run once and record which of them execute which lines (`--out` with the
-room and `.json` as its suffix). Each mutant is then tried with the tests that execute its line, cheapest first,
-in a process that imports the package again for every mutant; nothing is forked, which could deadlock
-JAX. `--control` runs the tests that noticed a mutant without any: all of them have to pass.
+room and `.json` as its suffix). Each mutant is then tried with the tests that execute its line,
+cheapest first, in a process that imports the package again for every mutant; nothing is forked, which
+could deadlock JAX. `--control` runs the tests that noticed a mutant without any: all have to pass.
 """
 
 import argparse
