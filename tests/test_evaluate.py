@@ -59,7 +59,7 @@ def test_nothing_that_trains_is_imported() -> None:
     assert "calib_jax.evaluation" in modules
     for name in (
         *("orbax", "flax", "transformers", "tensorflow_datasets", "ml_collections"),
-        *("matplotlib", "pyarrow", "sklearn"),
+        *("matplotlib", "optax", "pyarrow", "sklearn"),
     ):
         assert name not in modules, name
     for room in ("train", "models", "data", "methods", "experiment", "llm"):
