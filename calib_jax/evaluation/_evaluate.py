@@ -3,7 +3,7 @@
 import concurrent.futures
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -227,22 +227,13 @@ def calibrated_candidates(
         except ValueError as error:
             raise ValueError(f"validation: {error}") from None
     yield Candidate("uncalibrated", jnp.asarray(test.logits))
-    num_rows = len(test.labels) // 2 if validation is None else len(validation.labels)
+    if not calibrators:
+        return
+    folds = _folds(test, validation, seed)
     for name in calibrators:
         if progress is not None:
             progress(f"fitting {name}")
-        fitted, probs = _calibrate(name, test, validation, seed)
-        warnings = size_warning(name, fitted[0], num_rows, test.num_classes)
-        for calibrator in fitted:
-            warnings += temperature_warning(name, calibrator)
-        reasons = [c.reason for c in fitted if isinstance(c, posthoc.Auto)]
-        yield Candidate(
-            name,
-            posthoc.logits_from_probs(probs),
-            _parameters(fitted),
-            tuple(dict.fromkeys(warnings)),  # those of both halves once
-            "; ".join(reasons),
-        )
+        yield _calibrated(name, folds, test.logits.shape)
 
 
 def check_calibrators(names: Sequence[str]) -> None:
@@ -335,30 +326,52 @@ def _row_statistics(
     return confidence, correct, nll, brier
 
 
-def _as_jax(predictions: Predictions) -> tuple[jax.Array, jax.Array]:
-    return jnp.asarray(predictions.logits), jnp.asarray(predictions.labels)
+class _Fold(NamedTuple):
+    """Data to fit a calibrator on, and logits that it calibrates.
+
+    Attributes:
+      fit_logits: Logits to fit on.
+      fit_labels: Labels to fit on.
+      logits: Logits to calibrate.
+      rows: Their positions in the predictions.
+    """
+
+    fit_logits: jax.Array
+    fit_labels: jax.Array
+    logits: jax.Array
+    rows: np.ndarray | slice
 
 
-def _calibrate(
-    name: str, test: Predictions, validation: Predictions | None, seed: int
-) -> tuple[list[posthoc.Calibrator], jax.Array]:
-    """Return the fitted calibrators, one or that of each half, and probabilities `[n, num_classes]`."""
-    fit = posthoc.CALIBRATORS[name]
-    logits, labels = _as_jax(test)
+def _folds(test: Predictions, validation: Predictions | None, seed: int) -> list[_Fold]:
+    """Return all of the predictions, or both halves without validation data."""
     if validation is not None:
-        fitted = fit(*_as_jax(validation), check=False)
-        return [fitted], fitted(logits, check=False)
-    n = labels.shape[0]
+        fit_logits, fit_labels = jnp.asarray(validation.logits), jnp.asarray(validation.labels)
+        return [_Fold(fit_logits, fit_labels, jnp.asarray(test.logits), slice(None))]
+    n = len(test.labels)
     if n < 2:
         raise ValueError("one prediction cannot be cut in two halves: give --validation")
     halves = np.array_split(np.random.default_rng(seed).permutation(n), 2)
-    probs = np.zeros(logits.shape, np.float32)
-    calibrators = []
-    for fit_on, use_on in (halves, halves[::-1]):
-        calibrator = fit(logits[fit_on], labels[fit_on], check=False)
-        probs[use_on] = calibrator(logits[use_on], check=False)
-        calibrators.append(calibrator)
-    return calibrators, jnp.asarray(probs)
+    logits, labels = ([jnp.asarray(x[h]) for h in halves] for x in (test.logits, test.labels))
+    return [_Fold(logits[i], labels[i], logits[1 - i], halves[1 - i]) for i in (0, 1)]
+
+
+def _calibrated(name: str, folds: Sequence[_Fold], shape: tuple[int, ...]) -> Candidate:
+    """Fit a calibrator on each fold, and return the calibrated predictions of that shape."""
+    logits, fitted, warnings = np.empty(shape, np.float32), [], []
+    for fold in folds:
+        calibrator = posthoc.CALIBRATORS[name](fold.fit_logits, fold.fit_labels, check=False)
+        probs = calibrator(fold.logits, check=False)
+        logits[fold.rows] = posthoc.logits_from_probs(probs)
+        warnings += size_warning(name, calibrator, len(fold.fit_labels), shape[1])
+        warnings += temperature_warning(name, calibrator)
+        fitted.append(calibrator)
+    return Candidate(
+        name,
+        jnp.asarray(logits),
+        _parameters(fitted),
+        tuple(dict.fromkeys(warnings)),  # those of both halves once
+        "; ".join(c.reason for c in fitted if isinstance(c, posthoc.Auto)),
+    )
 
 
 def _parameters(fitted: Sequence[posthoc.Calibrator]) -> dict[str, list[float]]:
