@@ -324,10 +324,10 @@ def test_warnings(
     names = ("--calibrate", "temperature")
     _, text, _ = _main(capsys, test, "--validation", tmp_path / "part.npz", *names, *options)
     assert "warning: 30 of 400 validation rows are also in the predictions" in text
-    # Rows of one digit repeat by themselves.
+    # Rows of few values repeat by themselves.
     for name, seed in (("a", 0), ("b", 1)):
-        logits, labels = _logits(k=2, seed=seed)
-        np.savez(tmp_path / f"{name}.npz", logits=logits.round(), labels=labels)
+        logits, labels = _logits(seed=seed)
+        np.savez(tmp_path / f"{name}.npz", logits=np.sign(logits), labels=labels)
     _, text, _ = _main(
         capsys, tmp_path / "a.npz", "--validation", tmp_path / "b.npz", *names, *options
     )

@@ -274,11 +274,12 @@ def measure(
     for candidate in _ahead(candidates):
         note(f"metrics of {candidate.name}")
         summary = metrics.summary(candidate.logits, labels, check=False)
+        values = {key: float(value) for key, value in summary.items()}  # waits, and frees memory
         rows.append(Rows(*(np.asarray(x) for x in _row_statistics(candidate.logits, labels))))
         evaluations.append(
             Evaluation(
                 name=candidate.name,
-                metrics={key: float(value) for key, value in summary.items()},
+                metrics=values,
                 intervals={},
                 parameters=candidate.parameters,
                 confidence=rows[-1].confidence,
