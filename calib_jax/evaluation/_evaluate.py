@@ -1,6 +1,5 @@
 """Metrics of predictions before and after post-hoc calibration, with bootstrap intervals."""
 
-import concurrent.futures
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,8 +13,6 @@ from calib_jax import losses, metrics, posthoc
 from calib_jax.evaluation._bootstrap import Rows, default_num_samples, percentiles, resample
 from calib_jax.evaluation._predictions import Predictions
 from calib_jax.evaluation._warnings import size_warning, temperature_warning
-
-_LARGE = 10**6  # logits; of fewer, Python takes most of the time, on one core
 
 Interval = tuple[float, float]
 
@@ -271,7 +268,7 @@ def measure(
     note = progress or (lambda text: None)
     labels = jnp.asarray(labels)
     evaluations, rows = [], []
-    for candidate in _ahead(candidates):
+    for candidate in candidates:
         note(f"metrics of {candidate.name}")
         summary = metrics.summary(candidate.logits, labels, check=False)
         values = {key: float(value) for key, value in summary.items()}  # waits, and frees memory
@@ -301,21 +298,6 @@ def measure(
         dataclasses.replace(e, intervals=percentiles(sample), differences=percentiles(difference))
         for e, sample, difference in zip(evaluations, samples, differences, strict=True)
     ]
-
-
-def _ahead(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield candidates; while the caller works on a large one, the next is computed in a thread.
-
-    Sorting, and much else, takes one core: a million rows with three calibrators gain a quarter.
-    """
-    iterator = iter(candidates)
-    candidate = next(iterator, None)
-    with concurrent.futures.ThreadPoolExecutor(1) as executor:
-        while candidate is not None:
-            is_large = candidate.logits.size >= _LARGE
-            following = executor.submit(next, iterator, None) if is_large else None
-            yield candidate
-            candidate = following.result() if following else next(iterator, None)
 
 
 @jax.jit
