@@ -60,25 +60,31 @@ def choose_columns(
       given: Columns that the user named.
       has_label: Whether one of the columns is the label.
     """
-    for key, columns_given in given._asdict().items():
-        for column in columns_given.split(",") if key == "choices" else (columns_given,):
-            if column and column not in columns:
-                hint = expected_one_of(column, columns)
-                raise ValueError(f"{name}: {key}={column!r}: {path} has no such column; {hint}")
+    _check_given(name, path, columns, given)
     free = [column for column in columns if column not in given.used()]
     label = given.label
     if has_label and not label:
         label = _only(name, "label", path, columns, free, _LABEL)
+    chosen = given._replace(label=label)
     if given.text or given.image:
-        return given._replace(label=label)
+        return chosen
     rest = [column for column in free if column != label]
     if not given.pair:
         for first, second in _PAIRS:
-            if {first, second} <= set(rest):
-                return given._replace(text=first, pair=second, label=label)
+            if first in rest and second in rest:
+                return chosen._replace(text=first, pair=second)
         if images := [column for column in rest if column.lower() in _IMAGE]:
-            return given._replace(image=images[0], label=label)
-    return given._replace(text=_only(name, "text", path, columns, rest, _TEXT), label=label)
+            return chosen._replace(image=images[0])
+    return chosen._replace(text=_only(name, "text", path, columns, rest, _TEXT))
+
+
+def _check_given(name: str, path: pathlib.Path, columns: Sequence[str], given: Columns) -> None:
+    """Raise if the file has no column of a name that the user gave."""
+    for key, names in given._asdict().items():
+        for column in names.split(",") if key == "choices" else [names]:
+            if column and column not in columns:
+                hint = expected_one_of(column, columns)
+                raise ValueError(f"{name}: {key}={column!r}: {path} has no such column; {hint}")
 
 
 def choose_input_columns(

@@ -97,8 +97,6 @@ def build_dataset(
             f"by class, seed {shares.seed}",
         )
     notes += _duplicate_notes(split, labels, digests)
-    if missing := sorted(set(range(len(names))) - set(labels[source][positions].tolist())):
-        notes += (f"warning: no example of class {_shown([repr(names[c]) for c in missing])}",)
     columns = {key: _array(column) for key, column in examples.inputs.items() if key != "image"}
     mean, std = None, None
     if "features" in columns:  # of the training split, whichever split is asked for
@@ -243,10 +241,10 @@ def _draw(
             f"{name}: {len(unique)} different examples are too few for "
             + " and ".join(f"{key}_share={share:g}" for key, share in sizes.items())
         )
-    parts = stratified(labels[first], counts, shares.seed)
+    drawn = stratified(labels[first], counts, shares.seed)
     return {
-        key: np.flatnonzero(np.isin(group, part))
-        for key, part in zip((*sizes, "train"), parts, strict=True)
+        key: np.flatnonzero(np.isin(group, groups))
+        for key, groups in zip((*sizes, "train"), drawn, strict=True)
     }
 
 

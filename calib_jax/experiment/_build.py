@@ -1,5 +1,6 @@
 """From a config to what it names: data sets, network, optimizer, trainer."""
 
+import copy
 import dataclasses
 import functools
 import math
@@ -276,16 +277,43 @@ def build_optimizer(config: Config, per_epoch: int, total: int) -> optax.Gradien
     return train.make_optimizer(options.pop("name"), schedule, **options)
 
 
+def pin_revisions(config: Config, identity: JsonDict) -> Config:
+    """Return the config with the commits of the Hub in place of names that may have moved on since.
+
+    Args:
+      config: Config of the experiment.
+      identity: What `config.json` has on data and network, with the commits that were used.
+    """
+    pinned = copy.deepcopy(config)
+    for kind, section, key in (
+        ("model", pinned.model, "pretrained"),
+        ("data", pinned.data.options, "path"),
+    ):
+        revision, path = identity.get(kind, {}).get("revision"), section.get(key, "")
+        if revision and path and not _local_path(config, path):
+            section[key] = f"{path.partition('@')[0]}@{revision}"
+    return pinned
+
+
+def _data_folder(config: Config) -> str:
+    return config.data.dir or os.environ.get("CALIB_JAX_DATA", "")
+
+
+def _local_path(config: Config, path: str) -> str:
+    """Return a path from here or from the data folder; `''` if there is nothing."""
+    candidates = (pathlib.Path(path).expanduser(), pathlib.Path(_data_folder(config), path))
+    return next((str(candidate) for candidate in candidates if candidate.exists()), "")
+
+
 def _path(config: Config, key: str) -> str:
     """Return a path of the config, from here, from the data folder, or of a download from the Hub."""
     room, name = key.split(".")
     path = config[room][name]
     if not path:
         return ""
-    folder = config.data.dir or os.environ.get("CALIB_JAX_DATA", "")
-    for candidate in (pathlib.Path(path).expanduser(), pathlib.Path(folder, path)):
-        if candidate.exists():
-            return str(candidate)
+    if local := _local_path(config, path):
+        return local
+    folder = _data_folder(config)
     # Folders of networks are `models/…` in the data folder: no organization of the Hub has that name.
     if key in ("model.pretrained", "data.tokenizer") and not path.startswith("models/"):
         try:

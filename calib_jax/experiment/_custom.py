@@ -129,12 +129,18 @@ def identify(
       network: Network.
       params: Shapes of its parameters.
     """
-    kind = network.module_type
+    kind, training = network.module_type, sets["train"]
     name = pathlib.Path(config.model.pretrained).name or config.model.name
     if custom.network is not None:
         name = kind.__qualname__
     return {
-        "data": {"name": sets["train"].name, "content": custom.content(sets)},
+        "data": {
+            "name": training.name,
+            "content": custom.content(sets),
+            "examples": {split: len(sets[split]) for split in SPLITS},
+            "label_names": training.label_names,
+            **({"revision": training.revision} if training.revision else {}),
+        },
         "model": {
             "name": name,
             "class": f"{kind.__module__}.{kind.__qualname__}",

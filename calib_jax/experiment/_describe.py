@@ -63,7 +63,7 @@ def _data_lines(sets: _build.Data) -> Iterator[str]:
         shown = f"{shapes}, {size:.1f} MB" if shapes else "streamed"
         yield f"data       {dataset.name} {dataset.split}: {len(dataset)} examples, {shown}"
         yield from (f"           {note}" for note in dataset.notes)
-    for dataset in (sets.train, sets.val):
+    for dataset in (sets.train, sets.val, sets.test):
         if warning := missing_classes(dataset):
             yield f"           {dataset.name} {dataset.split}: {warning}"
 
