@@ -33,9 +33,7 @@ def find_folder(path: str, data_dir: pathlib.Path | None) -> tuple[pathlib.Path,
         raise ValueError(f"huggingface: path={path!r}: {error} --local-dir FOLDER") from None
     folder = snapshot / subset[1:]
     if not folder.is_dir():
-        raise ValueError(
-            f"huggingface: path={path!r}: {repo} has no parquet files in {subset[1:]}"
-        )
+        raise ValueError(f"huggingface: path={path!r}: {repo} has no parquet files in {subset[1:]}")
     return folder, commit
 
 

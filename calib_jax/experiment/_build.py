@@ -59,7 +59,7 @@ class Data(NamedTuple):
         tune = {} if self.tune is None else {f"{self.tune.name} to fine-tune": self.tune}
         return {"train": self.train, "val": self.val, "test": self.test, **self.shift, **tune}
 
-    def parts(self) -> list[Dataset]:
+    def all(self) -> list[Dataset]:
         """Return all sets."""
         return list(self.by_name().values())
 
@@ -95,7 +95,7 @@ def load_data(config: Config, custom: Custom = _NONE) -> Data:
     )
     if config.fine_tune.data:
         sets = sets._replace(tune=data.load(config.fine_tune.data, "train", folder))
-    for dataset in sets.parts():
+    for dataset in sets.all():
         check_dataset(dataset)
     check_classes(sets.train, (sets.val, sets.test))
     tune = sets.tune
@@ -114,7 +114,7 @@ def _with_tokens(sets: Data, config: Config, custom: Custom) -> Data:
         check_kind(f"config.model.name={config.model.name!r}", module, sets.train)
     kept = {"test": sets.test, **sets.shift}
     sets = sets._replace(
-        texts={name: _shown(part) for name, part in kept.items()},
+        texts={name: _shown(dataset) for name, dataset in kept.items()},
         text_inputs={name: rows.shape[1:] for name, rows in sets.train.inputs.items()},
     )
     if config.model.name == "text_cnn" and not config.model.pretrained:
@@ -336,7 +336,7 @@ def _with_words(sets: Data, config: Config) -> Data:
     to_ids = functools.partial(
         data.word_ids, vocabulary=vocabulary, max_length=config.data.max_length
     )
-    sets = _each(sets, lambda part: to_ids(part)[0])
+    sets = _each(sets, lambda dataset: to_ids(dataset)[0])
     return sets._replace(vectors=vocabulary.vectors, words=tuple(vocabulary.rows))
 
 
@@ -351,10 +351,10 @@ def _each(sets: Data, change: Callable[[Dataset], Dataset]) -> Data:
     )
 
 
-def _shown(part: Dataset) -> np.ndarray:
+def _shown(dataset: Dataset) -> np.ndarray:
     """Return the text of each example as a reader sees it."""
-    texts = part.inputs["text"]
-    pairs = part.inputs.get("pair")
+    texts = dataset.inputs["text"]
+    pairs = dataset.inputs.get("pair")
     return texts if pairs is None else texts + " | " + pairs
 
 

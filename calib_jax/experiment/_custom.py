@@ -23,6 +23,7 @@ _ROW = "custom"
 _DIGITS = 16  # of a hash
 
 DataSets: TypeAlias = Mapping[str, Dataset] | Sequence[Dataset]
+AnyNetwork: TypeAlias = train.Network | nn.Module | train.NNXModule
 
 
 class Custom(NamedTuple):
@@ -37,7 +38,7 @@ class Custom(NamedTuple):
     """
 
     data: Mapping[str, Dataset] = MappingProxyType({})
-    network: train.Network | nn.Module | train.NNXModule | None = None
+    network: AnyNetwork | None = None
     recipe: Recipe | None = None
     name: str = ""
     loss: str = ""
@@ -69,7 +70,7 @@ class Custom(NamedTuple):
 def make_custom(
     config: Config,
     data: DataSets | None,
-    network: train.Network | nn.Module | train.NNXModule | None,
+    network: AnyNetwork | None,
     method: Method | Objective | Recipe | None,
 ) -> tuple[Config, Custom]:
     """Return the objects given to `run`, and the config with a name for the method.

@@ -46,7 +46,7 @@ class Experiment:
     def sets(self) -> _build.Data:
         """Load the data when first needed, as runs that are finished need none."""
         sets = _build.load_data(self._pinned, self.custom)
-        for dataset in sets.parts():
+        for dataset in sets.all():
             for note in dataset.notes:
                 self.log(f"{dataset.name} {dataset.split}: {note}")
         for dataset in (sets.train, sets.val, sets.test):
@@ -81,7 +81,7 @@ class Experiment:
         """
         identity = None
         if not self.is_started or self.custom.data or self.custom.network is not None:
-            params = check_network(self.network, self.sets.parts())
+            params = check_network(self.network, self.sets.all())
             identity = identify(self.config, self.custom, self.sets.by_name(), self.network, params)
         if not self.is_started:
             self._build_trainers(names)

@@ -18,6 +18,7 @@ from calib_jax import _io, data, models, posthoc, train
 from calib_jax._hints import check_choice
 from calib_jax.data import Dataset
 from calib_jax.experiment._build import Data
+from calib_jax.experiment._custom import AnyNetwork
 from calib_jax.experiment._inputs import Columns, Inputs, as_columns
 from calib_jax.experiment._keys import Config, JsonDict
 from calib_jax.experiment._preprocessing import Preprocessing, as_tuples
@@ -72,9 +73,7 @@ def _create(architecture: JsonDict, num_classes: int) -> nn.Module:
     return models.create(name, num_classes, dtype=jnp.dtype(dtype), **options)
 
 
-def load(
-    run_folder: str | os.PathLike[str], network: train.Network | nn.Module | None = None
-) -> "Classifier":
+def load(run_folder: str | os.PathLike[str], network: AnyNetwork | None = None) -> "Classifier":
     """Load the network that a run has trained and evaluated, with preprocessing and calibrators.
 
     Neither the training data nor the devices of the training are needed.
@@ -141,7 +140,7 @@ def read_json(path: pathlib.Path) -> JsonDict:
 
 
 def _network(
-    folder: pathlib.Path, preprocessing: Preprocessing, network: Any
+    folder: pathlib.Path, preprocessing: Preprocessing, network: AnyNetwork | None
 ) -> tuple[train.Network, int]:
     """Return the network without parameters, and how many of its kind were trained together."""
     made = read_json(folder / _NETWORK)

@@ -15,7 +15,7 @@ from own_files import png, texts, write_csv, write_images
 from PIL import Image
 
 from calib_jax import data
-from calib_jax.data import _examples, _images
+from calib_jax.data import _images
 
 SPLITS = ("train", "val", "test")
 
@@ -305,7 +305,7 @@ def test_unreadable_images_are_counted(tmp_path: pathlib.Path) -> None:
 def test_many_images_are_streamed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_images(tmp_path, 20)
     resident = data.load("image_folder", "train", path=str(tmp_path), size=6)
-    monkeypatch.setattr(_examples, "_RESIDENT_BYTES", 1000)
+    monkeypatch.setattr(_images, "_RESIDENT_BYTES", 1000)
     streamed = data.load("image_folder", "train", path=str(tmp_path), size=6)
     assert streamed.inputs == {}
     plan = np.arange(28).reshape(7, 4)

@@ -106,7 +106,9 @@ def test_a_set_of_the_hub_comes_from_the_cache(tmp_path: pathlib.Path) -> None:
     first, second, missing, missing_revision, none = run.stdout.splitlines()
     assert first == f"30 {commit} me/toy is at revision {commit}"
     assert second == f"14 {other} me/toy/sub@v1 is at revision {other}"
-    assert missing.startswith("huggingface: path='you/toy': no such folder, not in the Hugging Face")
+    assert missing.startswith(
+        "huggingface: path='you/toy': no such folder, not in the Hugging Face"
+    )
     assert missing.endswith("hf download you/toy --repo-type dataset --local-dir FOLDER")
     assert missing_revision.endswith("--repo-type dataset --revision v2 --local-dir FOLDER")
     assert "me/toy has no parquet files in none" in none

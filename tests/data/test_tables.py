@@ -46,6 +46,9 @@ def test_every_format_has_the_same_examples(name: str, tmp_path: pathlib.Path) -
         ([" yes ", "no"], ("no", "yes")),
         (["é", "e", "Z"], ("Z", "e", "é")),
         (["nan", "inf"], ("inf", "nan")),
+        (["007", "10"], ("007", "10")),  # codes stay as they are
+        (["1_0", "2"], ("1_0", "2")),
+        (["1", "9" * 20, "9" * 19 + "8"], ("1", "9" * 19 + "8", "9" * 20)),
     ],
 )
 def test_labels_are_mapped_in_sorted_order(

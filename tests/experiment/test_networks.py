@@ -64,7 +64,7 @@ def test_a_hub_id_is_used_and_its_commit_recorded(cached_id: pathlib.Path) -> No
     sets = _build.load_data(config)
     network = _build.build_network(config, sets)
     assert network.revision == COMMIT
-    params = _validate.check_network(network, sets.parts())
+    params = _validate.check_network(network, sets.all())
     identity = _custom.identify(config, _custom.Custom(), sets.by_name(), network, params)
     assert identity["model"]["revision"] == COMMIT
     assert network.pretrained is not None
@@ -157,7 +157,7 @@ def test_an_nnx_module_is_identified_by_its_class() -> None:
     network = custom.build_network(sets.train)
     assert network is not None
     assert (network.mean, network.std) == (sets.train.mean, sets.train.std)
-    params = _validate.check_network(network, sets.parts())
+    params = _validate.check_network(network, sets.all())
     model = _custom.identify(config, custom, sets.by_name(), network, params)["model"]
     assert (model["name"], model["num_parameters"]) == ("Net", 64 * 8 + 8 + 80 + 10)
     assert model["class"].endswith("test_networks.Net")
