@@ -13,6 +13,7 @@ from calib_jax.data._npz import read_arrays
 from calib_jax.data._records import SUFFIXES, Records, read_records
 from calib_jax.data._sources import by_split, given_files
 
+_NO_OPTIONS = {"npz": (*Columns._fields, "size"), "image_folder": Columns._fields}
 Named = Mapping[str, str]  # split -> its file, folder or name; '' if none is given
 
 
@@ -68,8 +69,9 @@ def own_files(
     """
     named = {"train": train, "val": val, "test": test}
     columns = Columns(text, pair, choices, image, label)
-    if kind in ("npz", "image_folder") and columns.used():
-        raise ValueError(f"{kind}: has no column {columns.used()[0]!r}; expected no such option")
+    for option, value in (columns._asdict() | {"size": size}).items():
+        if value and option in _NO_OPTIONS.get(kind, ()):
+            raise ValueError(f"{kind}: {option}={value!r}: only other formats have this option")
     revision = ""
     if kind == "npz":
         examples = read_arrays(data_dir, path, named, max_malformed)
