@@ -161,8 +161,9 @@ def test_chunks(
     assert experiment.predict_file(classifier, path, out, log=lines.append) == (50, 0, 0)
     assert sizes == [16, 16, 16, 2]
     _check(_rows(out), calls(new), ("bad", "good"))
-    assert lines[0].startswith("16 rows, 33%, ")
-    assert lines[0].endswith(" s to go")
+    assert lines[0] == f"{path}: columns: text = 'review'"
+    assert lines[1].startswith("16 rows, 33%, ")
+    assert lines[1].endswith(" s to go")
     assert lines[-1].startswith("50 rows in ")
 
 
@@ -256,7 +257,7 @@ def test_interrupted(
 
     monkeypatch.setattr(_predict, "_classify", interrupt)
     assert _main(texts, path, "--out", out) == 130
-    assert capsys.readouterr().err == "stopped; no output file was written\n"
+    assert capsys.readouterr().err.endswith("\nstopped; no output file was written\n")
     assert out.read_text() == "old"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["new.csv", "out.csv"]
 

@@ -42,6 +42,12 @@ class Columns(NamedTuple):
         """Return the names of all columns that are read."""
         return tuple(name for name in (*self[:2], *self.choices.split(","), *self[3:]) if name)
 
+    def note(self) -> str:
+        """Return which column is what, for the user."""
+        return (
+            f"columns: {', '.join(f'{k} = {name!r}' for k, name in self._asdict().items() if name)}"
+        )
+
 
 def choose_columns(
     name: str,
@@ -173,8 +179,7 @@ def read_examples(
         raise ValueError(
             f"{name}: none of the {num_rows} rows of {files[0].path} can be used: {why}"
         )
-    used = columns._asdict().items()
-    notes += (f"columns: {', '.join(f'{key} = {column!r}' for key, column in used if column)}",)
+    notes += (columns.note(),)
     if num_choices:
         label_names = tuple(f"choice {i}" for i in range(num_choices))
         labels = _choice_numbers(name, rows, labels, num_choices)

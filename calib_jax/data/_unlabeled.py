@@ -42,10 +42,12 @@ class UnlabeledFile(NamedTuple):
     Attributes:
       total: Largest position of its rows.
       rows: Function that yields them.
+      note: Columns that are read, for the user.
     """
 
     total: int
     rows: Callable[[], Iterator[Unlabeled]]
+    note: str = ""
 
 
 def read_unlabeled(path: pathlib.Path, shapes: Shapes, columns: Columns) -> UnlabeledFile:
@@ -102,7 +104,7 @@ def _table(path: pathlib.Path, shapes: Shapes, columns: Columns) -> UnlabeledFil
             yield Unlabeled(str(record.line), record.line, inputs)
 
     total = _count_lines(path) if records.num_rows is None else records.num_rows
-    return UnlabeledFile(total, rows)
+    return UnlabeledFile(total, rows, chosen.note())
 
 
 def _count_lines(path: pathlib.Path) -> int:

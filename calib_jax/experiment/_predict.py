@@ -69,6 +69,8 @@ def predict_file(
     num_rows = malformed = abstained = 0
     progress = _Progress(file.total, log)
     with _open_writer(out, header) as write:
+        if file.note:  # in a file without a header, the first row would be taken for one
+            log(f"{path}: {file.note}")
         for rows in _batched(file.rows()):
             for row in rows:
                 if row.problem and malformed < _SHOWN:
