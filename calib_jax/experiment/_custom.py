@@ -7,7 +7,7 @@ import importlib.util
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import NamedTuple, TypeAlias
 
 import flax.linen as nn
@@ -103,6 +103,13 @@ def custom_from_file(path: str, config: Config) -> JsonDict:
         `get_method` in it, each from the config to the object, are called if they are there.
       config: Config with all overrides.
     """
+    module = load_config_file(path)
+    names = ("data", "network", "method")
+    return {n: getattr(module, f"get_{n}")(config) for n in names if hasattr(module, f"get_{n}")}
+
+
+def load_config_file(path: str) -> ModuleType:
+    """Return the module of a config file; `path` may have an argument after a colon."""
     file = pathlib.Path(path.partition(":")[0])
     spec = importlib.util.spec_from_file_location(f"configs.{file.stem}", file)
     assert spec is not None
@@ -110,8 +117,7 @@ def custom_from_file(path: str, config: Config) -> JsonDict:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses, such as Flax modules, look their module up
     spec.loader.exec_module(module)
-    names = ("data", "network", "method")
-    return {n: getattr(module, f"get_{n}")(config) for n in names if hasattr(module, f"get_{n}")}
+    return module
 
 
 def identify(
