@@ -99,7 +99,8 @@ class TestPosthoc(Suite):
         fits("Temperature"),
         fits("Temperature", "ece", {"criterion": "ece", "grid": [0.5, 1.0, 2.0]}),
         fits("Temperature", "ece_mass", {"criterion": "ece_mass", "grid": [0.5, 1.0]}, slow=True),
-        fits("EnsembleTemperature", slow=True),
+        # Newton steps by nested jvps: 17 n K.
+        fits("EnsembleTemperature", slow=True, memory=20.0),
         fits("Spline", wide=False),
         fits("VectorScaling", wide=False),
         fits("Dirichlet", options={"odir": 100.0, "bias": 1.0}, wide=False, rtol=2e-4, slow=True),
