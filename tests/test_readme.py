@@ -18,7 +18,7 @@ import pytest
 from calib_jax import data
 
 ROOT = pathlib.Path(__file__).parent.parent
-FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FILES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Compiled as users have it, not as the tests do.
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
 
