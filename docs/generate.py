@@ -170,7 +170,12 @@ def method_list() -> str:
         ]
         described = methods.option_docs(name)
         rows = [
-            (f"`{o}`", described.get(o, ""), _value(default), _range(_keys._OPTIONS.get(o), default))
+            (
+                f"`{o}`",
+                described.get(o, ""),
+                _value(default),
+                _range(_keys._OPTIONS.get(o), default),
+            )
             for o, default in methods.options(name).items()
         ]
         if rows:
@@ -208,7 +213,13 @@ def _range(check: _keys.Check | None, default: object) -> str:
     """Return what is expected of a value, in the words of the error message; else its type."""
     if check is not None:
         return check.expected("").removeprefix("expected ").replace("|", "\\|")
-    names = {bool: "true or false", int: "whole number", float: "number", str: "text", tuple: "list"}
+    names = {
+        bool: "true or false",
+        int: "whole number",
+        float: "number",
+        str: "text",
+        tuple: "list",
+    }
     return names.get(type(default), "")
 
 
@@ -221,7 +232,11 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def main() -> int:
     """Write the pages, or say which are out of date."""
-    old = [path for path, text in pages().items() if not path.exists() or path.read_text("utf-8") != text]
+    old = [
+        path
+        for path, text in pages().items()
+        if not path.exists() or path.read_text("utf-8") != text
+    ]
     for path in old:
         if "--write" in sys.argv:
             path.write_text(pages()[path], encoding="utf-8")

@@ -89,5 +89,7 @@ def test_the_site_builds_without_warnings_and_fetches_nothing(tmp_path: pathlib.
             assert f'id="{name}"' in page, f"{name} is not in the API reference"
     assert (tmp_path / "search" / "search_index.js").exists()  # readable from a file
     for page in tmp_path.rglob("*.html"):
-        fetched = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(https?:[^"]+)"', page.read_text())
+        fetched = re.findall(
+            r'<(?:script|link|img)[^>]+(?:src|href)="(https?:[^"]+)"', page.read_text()
+        )
         assert fetched == [], page

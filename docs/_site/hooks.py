@@ -4,11 +4,16 @@ import ast
 import base64
 import pathlib
 import re
+import sys
 
 import nbformat
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))  # MkDocs loads this file by itself
+
+from graph import graph_svg  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGE = ROOT / "calib_jax"
@@ -19,6 +24,7 @@ REPOSITORY = {
     "CHANGELOG.md": "changelog.md",
     "launch/README.md": "launch.md",
 }
+_MERMAID = re.compile(r"^```mermaid\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)\s]+)\)")
 _CODE_LINK = re.compile(r"`((?:docs/[\w/]+|CONTRIBUTING|CHANGELOG|launch/README)\.md)`")
 
@@ -46,10 +52,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Make links out of names of documents, and let links to notebooks find their pages."""
+    """Draw graphs, make links of names of documents, and let links to notebooks find their pages."""
     uri = page.file.src_uri
     if uri == "changelog.md":  # names files as they were
         return markdown
+    markdown = _MERMAID.sub(lambda found: graph_svg(found.group(1)), markdown)
     markdown = _CODE_LINK.sub(lambda found: _page_link(found, uri, files), markdown)
     return _LINK.sub(lambda found: f"]({_target(found.group(1), uri)})", markdown)
 
@@ -71,7 +78,9 @@ def api_index() -> str:
     """Return the page that lists the rooms."""
     rows = []
     for room in ROOMS:
-        doc = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8"))) or ""
+        doc = (
+            ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8"))) or ""
+        )
         rows.append(f"| [`calib_jax.{room}`]({room}.md) | {doc.splitlines()[0]} |")
     head = "# API reference\n\nEvery public name, with shapes, references and examples that the tests run.\n"
     return "\n".join([head, "| package | content |", "|---|---|", *rows, ""])
