@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (a line of a table is a line here)
 """Write the pages that list config keys, methods and data sets, from their definitions in the code.
 
     python docs/generate.py --write
