@@ -76,7 +76,7 @@ METHODS: dict[str, tuple[str, str]] = {
     "adversarial_autolabel": (_PAPERS["autolabel"], f"as `adversarial`{_BUCKETS}"),
     "mixup_autolabel": (_PAPERS["autolabel"], f"as `mixup`{_BUCKETS}"),
 }  # fmt: skip
-_CONFIGS = {
+CONFIGS = {
     "quickstart": ("cross_entropy", "adafocal"),
     "adafocal/cifar10:resnet50": ("label_smoothing", "brier", "mmce", "focal", "flsd53", "calfocal"),
     "aum_mixup/snli:roberta": ("mixup", "aum_mixup"),
@@ -160,7 +160,7 @@ def method_list() -> str:
     ]
     for name in methods.NAMES:
         paper, cost = METHODS[name]
-        config = next((c for c, names in _CONFIGS.items() if name in names), "quickstart")
+        config = next((c for c, names in CONFIGS.items() if name in names), "quickstart")
         lines += [
             "",
             f"## `{name}`",

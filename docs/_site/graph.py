@@ -23,8 +23,8 @@ def graph_svg(mermaid: str) -> str:
     width, height = _BOX
     lines = [_line(*place[a], *place[b], height) for a, b in edges]
     boxes = [
-        f'<rect x="{x - width / 2:.0f}" y="{y - height / 2:.0f}" width="{width}" height="{height}" rx="5" '
-        f'fill="var(--md-code-bg-color)" stroke="currentColor"/>'
+        f'<rect x="{x - width / 2:.0f}" y="{y - height / 2:.0f}" width="{width}" height="{height}" '
+        f'rx="5" fill="var(--md-code-bg-color)" stroke="currentColor"/>'
         f'<text x="{x:.0f}" y="{y + 5:.0f}" text-anchor="middle" fill="currentColor">{name}</text>'
         for name, (x, y) in place.items()
     ]

@@ -13,7 +13,7 @@ from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))  # MkDocs loads this file by itself
 
-from graph import graph_svg  # noqa: E402
+from graph import graph_svg
 
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGE = ROOT / "calib_jax"
@@ -82,7 +82,7 @@ def api_index() -> str:
             ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8"))) or ""
         )
         rows.append(f"| [`calib_jax.{room}`]({room}.md) | {doc.splitlines()[0]} |")
-    head = "# API reference\n\nEvery public name, with shapes, references and examples that the tests run.\n"
+    head = "# API reference\n\nEvery public name: shapes, references, examples that tests run.\n"
     return "\n".join([head, "| package | content |", "|---|---|", *rows, ""])
 
 
