@@ -18,7 +18,7 @@ import pytest
 from calib_jax import data
 
 ROOT = pathlib.Path(__file__).parent.parent
-FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FILES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # The quickstart is compiled as users have it, the rest quickly, as in all tests.
 AS_USERS = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
 
