@@ -275,7 +275,7 @@ def test_closed_pipe_is_one_line(texts: pathlib.Path, tmp_path: pathlib.Path) ->
     process.stdout.close()
     error = process.stderr.read()
     process.stderr.close()
-    assert process.wait(60) == 141
+    assert process.wait(300) == 141
     assert error.endswith("\nstopped: the reader of the output has closed it\n")
 
 
