@@ -10,11 +10,20 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calib_jax import losses, metrics, posthoc
+from calib_jax.evaluation._align import align_classes, label_difference
 from calib_jax.evaluation._bootstrap import Rows, default_num_samples, percentiles, resample
+from calib_jax.evaluation._labels import (
+    check_label_calibrators,
+    label_metrics,
+    label_rows,
+    macro_samples,
+)
 from calib_jax.evaluation._predictions import Predictions
+from calib_jax.evaluation._sets import set_metrics
 from calib_jax.evaluation._warnings import size_warning, temperature_warning
 
 Interval = tuple[float, float]
+_TWO_CLASSES = ("platt", "beta")  # calibrators that take no other number of classes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,15 +32,18 @@ class Evaluation:
 
     Attributes:
       name: `uncalibrated` or the name of the calibrator.
-      metrics: Values of `metrics.summary`.
+      metrics: Values of `metrics.summary`; of independent labels those of `metrics.binary_summary`, or
+        the macro averages of `metrics.multilabel_summary`.
       intervals: 95 % bootstrap intervals `(low, high)` over the examples, for some of the metrics.
       parameters: The few numbers of the calibrator, such as its temperature.
-      confidence: Top-label confidence `[n]`.
-      correct: Whether the prediction is right `[n]`.
+      confidence: Top-label confidence `[n]`; of independent labels P(y=1), of all of them `[n * labels]`.
+      correct: Whether the prediction is right, or the label 1; like `confidence`.
       differences: 95 % intervals of the paired difference from the first evaluation, for the metrics
         that have intervals; of the first one, none.
       warnings: Reasons not to trust the calibrator, one sentence each.
       reason: Why `auto` chose its calibrator; empty for the others.
+      per_label: Metrics of each of several independent labels `[num_labels]`.
+      sets: Metrics of conformal sets by their score, if they were asked for.
     """
 
     name: str
@@ -43,11 +55,14 @@ class Evaluation:
     differences: dict[str, Interval] = dataclasses.field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     reason: str = ""
+    per_label: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    sets: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields but those with one entry per example."""
+        """Return all fields but those with one entry per example and those that only some have."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {k: v for k, v in fields.items() if k not in ("confidence", "correct")}
+        left_out = {"confidence", "correct", *(k for k in ("per_label", "sets") if not fields[k])}
+        return {k: v for k, v in fields.items() if k not in left_out}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,10 +71,11 @@ class Candidate:
 
     Attributes:
       name: Name of the evaluation.
-      logits: Logits `[n, num_classes]`.
+      logits: Logits `[n, num_classes]`, or of independent labels.
       parameters: The few numbers of the calibrator.
       warnings: Reasons not to trust the calibrator.
       reason: Why `auto` chose its calibrator.
+      fold: By which of the fitted calibrators each row was calibrated `[n]`; `None` if by the same one.
     """
 
     name: str
@@ -67,6 +83,7 @@ class Candidate:
     parameters: dict[str, list[float]] = dataclasses.field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     reason: str = ""
+    fold: np.ndarray | None = None
 
 
 def evaluate(
@@ -76,6 +93,7 @@ def evaluate(
     *,
     seed: int = 0,
     num_samples: int | None = None,
+    alpha: float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> list[Evaluation]:
     """Compute the metrics of predictions as they are, then after each calibrator.
@@ -90,6 +108,7 @@ def evaluate(
       calibrators: Names from `posthoc.CALIBRATORS`.
       seed: Seed of the halves and of the bootstrap.
       num_samples: Number of bootstrap samples; `None`: 500, and fewer above 200,000 examples.
+      alpha: How often conformal sets may miss the label; `None`: no sets.
       progress: Function that is called with what is being done.
 
     Returns:
@@ -103,7 +122,9 @@ def evaluate(
     0.667
     """
     candidates = calibrated_candidates(test, validation, calibrators, seed, progress)
-    return measure(candidates, test.labels, seed=seed, num_samples=num_samples, progress=progress)
+    return measure(
+        candidates, test.labels, seed=seed, num_samples=num_samples, alpha=alpha, progress=progress
+    )
 
 
 def compare(
@@ -112,6 +133,7 @@ def compare(
     *,
     seed: int = 0,
     num_samples: int | None = None,
+    alpha: float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> list[Evaluation]:
     """Evaluate several classifiers on the same examples, side by side.
@@ -121,6 +143,7 @@ def compare(
       calibrators: Names from `posthoc.CALIBRATORS`, cross-fitted for each classifier.
       seed: As in `evaluate`.
       num_samples: As in `evaluate`.
+      alpha: As in `evaluate`.
       progress: As in `evaluate`.
 
     Returns:
@@ -140,52 +163,18 @@ def compare(
     for name, one in predictions.items():
         one = align_classes(one, reference)
         if not np.array_equal(one.labels, reference.labels):
-            raise ValueError(_label_difference(first, reference.labels, name, one.labels))
+            raise ValueError(label_difference(first, reference.labels, name, one.labels))
         for candidate in calibrated_candidates(one, None, calibrators, seed, progress):
             is_plain = candidate.name == "uncalibrated"
             title = name if is_plain else f"{name} + {candidate.name}"
             candidates.append(dataclasses.replace(candidate, name=title))
-    labels = reference.labels
-    return measure(candidates, labels, seed=seed, num_samples=num_samples, progress=progress)
-
-
-def _label_difference(first: str, labels: np.ndarray, name: str, others: np.ndarray) -> str:
-    if len(labels) != len(others):
-        what = f"{first} has {len(labels)} rows, {name} {len(others)}"
-    else:
-        row = int(np.argmax(labels != others))
-        what = f"in row {row} the label is {labels[row]} in {first}, {others[row]} in {name}"
-    return f"{what}; expected predictions on the same examples in the same order"
-
-
-def align_classes(predictions: Predictions, reference: Predictions) -> Predictions:
-    """Return predictions with the classes in the order of others, or raise a ValueError.
-
-    Args:
-      predictions: Predictions to reorder.
-      reference: Predictions with the order to take.
-
-    >>> import numpy as np
-    >>> a = Predictions(np.array([[1.0, 2.0]]), np.array([0]), label_names=("cat", "dog"))
-    >>> b = Predictions(np.array([[3.0, 4.0]]), np.array([0]), label_names=("dog", "cat"))
-    >>> align_classes(b, a).logits.tolist(), align_classes(b, a).labels.tolist()
-    ([[4.0, 3.0]], [1])
-    """
-    old, new = predictions.label_names, reference.label_names
-    if predictions.num_classes != reference.num_classes:
-        raise ValueError(
-            f"{predictions.num_classes} classes, but {reference.num_classes} in the predictions"
-        )
-    if not old or not new or old == new:
-        return predictions
-    if set(old) != set(new):
-        raise ValueError(f"class {min(set(old) - set(new))!r} is not in the other predictions")
-    order = [old.index(name) for name in new]
-    return dataclasses.replace(
-        predictions,
-        logits=predictions.logits[:, order],
-        labels=np.argsort(order).astype(np.int32)[predictions.labels],
-        label_names=new,
+    return measure(
+        candidates,
+        reference.labels,
+        seed=seed,
+        num_samples=num_samples,
+        alpha=alpha,
+        progress=progress,
     )
 
 
@@ -198,6 +187,10 @@ def calibrated_candidates(
 ) -> list[Candidate]:
     """Return predictions as they are, and calibrated by each calibrator. Arguments as in `evaluate`."""
     check_calibrators(calibrators)
+    to_logits = posthoc.logits_from_probs
+    if test.is_independent:
+        check_label_calibrators(calibrators)
+        to_logits = posthoc.logits_from_binary_probs
     if validation is not None:
         try:
             validation = align_classes(validation, test)
@@ -208,7 +201,7 @@ def calibrated_candidates(
     for name in calibrators:
         if progress is not None:
             progress(f"fitting {name}")
-        fitted, probs = _calibrate(name, test, validation, seed)
+        fitted, probs, fold = _calibrate(name, test, validation, seed)
         warnings = size_warning(name, fitted[0], num_rows, test.num_classes)
         for calibrator in fitted:
             warnings += temperature_warning(name, calibrator)
@@ -216,17 +209,22 @@ def calibrated_candidates(
         candidates.append(
             Candidate(
                 name,
-                posthoc.logits_from_probs(probs),
+                to_logits(probs),
                 _parameters(fitted),
                 tuple(warnings),
                 "; ".join(reasons),
+                fold,
             )
         )
     return candidates
 
 
-def check_calibrators(names: Sequence[str]) -> None:
+def check_calibrators(names: Sequence[str], num_classes: int | None = None) -> None:
     """Raise a ValueError for a name that is not in `posthoc.CALIBRATORS`.
+
+    Args:
+      names: Names of calibrators.
+      num_classes: Number of classes, if known, which some do not take.
 
     >>> check_calibrators(["temperature", "spline"])
     """
@@ -234,6 +232,8 @@ def check_calibrators(names: Sequence[str]) -> None:
         if name not in posthoc.CALIBRATORS:
             known = ", ".join(posthoc.CALIBRATORS)
             raise ValueError(f"calibrate={name!r}: expected some of {known}")
+        if name in _TWO_CLASSES and num_classes not in (None, 2):
+            raise ValueError(f"calibrate={name!r}: takes two classes, here are {num_classes}")
 
 
 def measure(
@@ -242,15 +242,17 @@ def measure(
     *,
     seed: int = 0,
     num_samples: int | None = None,
+    alpha: float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> list[Evaluation]:
     """Compute the metrics of several predictions of the same examples, with shared resamples.
 
     Args:
       candidates: Predictions; all others are compared with the first.
-      labels: Classes `[n]`.
+      labels: Classes `[n]`, or independent labels of the shape of the logits.
       seed: Seed of the bootstrap.
       num_samples: As in `evaluate`.
+      alpha: As in `evaluate`.
       progress: As in `evaluate`.
 
     Returns:
@@ -258,36 +260,67 @@ def measure(
     """
     note = progress or (lambda text: None)
     labels = jnp.asarray(labels)
-    values, rows = [], []
+    independent = labels.shape == candidates[0].logits.shape
+    if independent and alpha is not None:
+        raise ValueError(
+            "conformal sets are of classes; these are predictions of independent labels"
+        )
+    values, per_label, rows = [], [], []
     for candidate in candidates:
         note(f"metrics of {candidate.name}")
-        summary = metrics.summary(candidate.logits, labels, check=False)
-        values.append({key: float(value) for key, value in summary.items()})
-        rows.append(Rows(*(np.asarray(x) for x in _row_statistics(candidate.logits, labels))))
-    num_samples = num_samples or default_num_samples(len(labels))
-    samples = resample(
-        rows,
+        of_all, of_each = (label_metrics if independent else _class_metrics)(
+            candidate.logits, labels
+        )
+        values.append(of_all)
+        per_label.append(of_each)
+        rows.append((label_rows if independent else _class_rows)(candidate.logits, labels))
+    num_samples = num_samples or default_num_samples(labels.size)
+    resampled = resample(
+        [row for of_one in rows for row in of_one],
         seed=seed,
         num_samples=num_samples,
         progress=lambda done: note(f"bootstrap: {done} of {num_samples} resamples"),
     )
+    if independent:
+        each = len(rows[0])
+        resampled = [macro_samples(resampled[i * each :][:each]) for i in range(len(rows))]
     evaluations = []
-    for i, (candidate, sample) in enumerate(zip(candidates, samples, strict=True)):
-        differences = {key: sample[key] - samples[0][key] for key in sample} if i else {}
+    for i, (candidate, sample) in enumerate(zip(candidates, resampled, strict=True)):
+        differences = {key: sample[key] - resampled[0][key] for key in sample} if i else {}
+        of_positive = rows[i][0::2]  # of classes, the only one
+        sets = (
+            {}
+            if alpha is None
+            else set_metrics(candidate.logits, labels, alpha, fold=candidate.fold, seed=seed)
+        )
         evaluations.append(
             Evaluation(
                 name=candidate.name,
                 metrics=values[i],
                 intervals=percentiles(sample),
                 parameters=candidate.parameters,
-                confidence=rows[i].confidence,
-                correct=rows[i].correct,
+                confidence=np.concatenate([row.confidence for row in of_positive]),
+                correct=np.concatenate([row.correct for row in of_positive]),
                 differences=percentiles(differences),
                 warnings=candidate.warnings,
                 reason=candidate.reason,
+                per_label=per_label[i],
+                sets=sets,
             )
         )
     return evaluations
+
+
+def _class_metrics(
+    logits: jax.Array, labels: jax.Array
+) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """Return the metrics of classes; nothing by label."""
+    summary = metrics.summary(logits, labels, check=False)
+    return {key: float(value) for key, value in summary.items()}, {}
+
+
+def _class_rows(logits: jax.Array, labels: jax.Array) -> list[Rows]:
+    return [Rows(*(np.asarray(x) for x in _row_statistics(logits, labels)))]
 
 
 @jax.jit
@@ -305,24 +338,25 @@ def _as_jax(predictions: Predictions) -> tuple[jax.Array, jax.Array]:
 
 def _calibrate(
     name: str, test: Predictions, validation: Predictions | None, seed: int
-) -> tuple[list[posthoc.Calibrator], jax.Array]:
-    """Return the fitted calibrators, one or that of each half, and probabilities `[n, num_classes]`."""
+) -> tuple[list[posthoc.Calibrator], jax.Array, np.ndarray | None]:
+    """Return the fitted calibrators, one or that of each half, probabilities and `Candidate.fold`."""
     fit = posthoc.CALIBRATORS[name]
     logits, labels = _as_jax(test)
     if validation is not None:
         fitted = fit(*_as_jax(validation), check=False)
-        return [fitted], fitted(logits, check=False)
+        return [fitted], fitted(logits, check=False), None
     n = labels.shape[0]
     if n < 2:
         raise ValueError("one prediction cannot be cut in two halves: give --validation")
     halves = np.array_split(np.random.default_rng(seed).permutation(n), 2)
-    probs = np.zeros(logits.shape, np.float32)
-    calibrators = []
+    probs, fold = np.zeros(logits.shape, np.float32), np.zeros(n, np.int32)
+    calibrators: list[posthoc.Calibrator] = []
     for fit_on, use_on in (halves, halves[::-1]):
         calibrator = fit(logits[fit_on], labels[fit_on], check=False)
         probs[use_on] = calibrator(logits[use_on], check=False)
+        fold[use_on] = len(calibrators)
         calibrators.append(calibrator)
-    return calibrators, jnp.asarray(probs)
+    return calibrators, jnp.asarray(probs), fold
 
 
 def _parameters(fitted: Sequence[posthoc.Calibrator]) -> dict[str, list[float]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from calib_jax.evaluation._columns import LABELS
+from calib_jax.evaluation._labels import are_independent, check_label_predictions
 from calib_jax.evaluation._predictions import (
     LOGITS,
     PROBS,
@@ -31,7 +32,9 @@ _DAMAGE = (
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".joblib", ".ckpt")
 
 
-def load_predictions(path: str | pathlib.Path, *, labeled: bool = True) -> Predictions:
+def load_predictions(
+    path: str | pathlib.Path, *, labeled: bool = True, independent: bool = False
+) -> Predictions:
     """Read `logits` or `probs` with `labels` from a file; `docs/evaluate.md` has the rules.
 
     Nothing is ever unpickled.
@@ -39,6 +42,8 @@ def load_predictions(path: str | pathlib.Path, *, labeled: bool = True) -> Predi
     Args:
       path: An npz, csv, tsv, jsonl or parquet file, or two npy files `logits.npy,labels.npy`.
       labeled: Whether there must be labels; without, those that are missing are 0.
+      independent: Whether scores without labels are those of independent labels; if there are labels,
+        these show it.
 
     Raises:
       ValueError: With one line that says what cannot be right.
@@ -52,7 +57,7 @@ def load_predictions(path: str | pathlib.Path, *, labeled: bool = True) -> Predi
     """
     try:
         arrays, notes = _read(str(path), labeled)
-        return _assemble(arrays, notes, labeled)
+        return _assemble(arrays, notes, labeled, independent)
     except UnicodeDecodeError:
         raise ValueError(f"{path}: expected text in UTF-8") from None
     except ValueError as error:
@@ -132,26 +137,41 @@ def _read_npy(*paths: pathlib.Path) -> dict[str, np.ndarray]:
     return dict(zip((name, "labels"), arrays, strict=False))
 
 
-def _assemble(arrays: Mapping[str, np.ndarray], notes: Sequence[str], labeled: bool) -> Predictions:
+def _assemble(
+    arrays: Mapping[str, np.ndarray], notes: Sequence[str], labeled: bool, independent: bool
+) -> Predictions:
     """Choose the scores, and check all arrays together."""
     kinds = [[key for key in kind if key in arrays] for kind in (LOGITS, PROBS, _EITHER)]
-    if sum(len(kind) > 0 for kind in kinds[:2]) == 2:
+    both = sum(len(kind) > 0 for kind in kinds[:2]) == 2
+    name = _first([*LOGITS, *PROBS, *_EITHER], arrays, "scores: expected 'logits' or 'probs'")
+    names = [arrays[key] for key in _NAMES if key in arrays]
+    label_names = [str(x) for x in np.ravel(names[0])] if names else ()
+    if labeled or any(key in arrays for key in LABELS):
+        labels = arrays[_first(LABELS, arrays, "labels: expected 'labels'")]
+        independent = are_independent(arrays[name], labels)
+    elif independent:
+        labels = np.zeros(arrays[name].shape, np.int32)
+    else:
+        labels = np.zeros(len(arrays[name]) if arrays[name].ndim else 0, np.int32)
+    if independent:
+        if any(key in arrays for key in _GROUPS):
+            notes = [*notes, "groups are ignored: there is no table by group of independent labels"]
+        if both:
+            raise ValueError("logits and probs of independent labels: give one of them")
+        return check_label_predictions(
+            name, arrays[name], labels, label_names=label_names, notes=notes
+        )
+    if both:
         logits, probs = arrays[kinds[0][0]], arrays[kinds[1][0]]
         if logits.dtype.kind in "fiu" and probs.dtype.kind in "fiu" and logits.ndim == 2:
             check_agreement(logits, probs)
         notes = [*notes, "probabilities agree with the softmax of the logits, which are used"]
-    name = _first([*LOGITS, *PROBS, *_EITHER], arrays, "scores: expected 'logits' or 'probs'")
-    if labeled or any(key in arrays for key in LABELS):
-        labels = arrays[_first(LABELS, arrays, "labels: expected 'labels'")]
-    else:
-        labels = np.zeros(len(arrays[name]) if arrays[name].ndim else 0, np.int32)
     groups = [arrays[key] for key in _GROUPS if key in arrays]
-    names = [arrays[key] for key in _NAMES if key in arrays]
     return check_predictions(
         name,
         arrays[name],
         labels,
-        label_names=[str(x) for x in np.ravel(names[0])] if names else (),
+        label_names=label_names,
         groups=groups[0] if groups else None,
         notes=notes,
     )

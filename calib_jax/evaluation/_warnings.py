@@ -38,13 +38,17 @@ def validation_warnings(
             f"{shared} of {n} validation rows are also in the predictions: "
             "calibrators must not see what they are evaluated on"
         )
-    counts = np.bincount(validation.labels, minlength=validation.num_classes)
-    lacking = np.flatnonzero(counts == 0)
+    if validation.is_independent:
+        share = validation.labels.reshape(n, -1).mean(axis=0)
+        lacking, kind = np.flatnonzero((share == 0) | (share == 1)), "labels: all are 0, or all 1"
+    else:
+        counts = np.bincount(validation.labels, minlength=validation.num_classes)
+        lacking, kind = np.flatnonzero(counts == 0), "classes"
     if len(lacking):
         shown = ", ".join(map(str, lacking[:_SHOWN_CLASSES]))
         dots = ", …" if len(lacking) > _SHOWN_CLASSES else ""
         warnings.append(
-            f"validation has no example of {len(lacking)} of {validation.num_classes} classes "
+            f"validation has no example of {len(lacking)} of {validation.num_classes} {kind} "
             f"({shown}{dots})"
         )
     return warnings
@@ -97,5 +101,7 @@ def temperature_warning(name: str, calibrator: posthoc.Calibrator) -> list[str]:
 def _row_hashes(predictions: Predictions) -> np.ndarray:
     """Return a number per row that equal rows share, and others hardly ever."""
     rng = np.random.default_rng(0)
-    direction = rng.normal(size=predictions.num_classes)
-    return predictions.logits.astype(np.float64) @ direction + np.pi * predictions.labels
+    n, k = len(predictions.logits), predictions.num_classes
+    logits, labels = (x.reshape(n, -1) for x in (predictions.logits, predictions.labels))
+    direction = rng.normal(size=k)
+    return logits.astype(np.float64) @ direction + np.pi * (labels @ direction[: labels.shape[1]])

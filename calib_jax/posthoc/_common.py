@@ -105,6 +105,7 @@ def fitting_data(
         raise ValueError(f"logits: expected [n, num_classes], n at least 1, got {logits.shape}")
     labels = as_hard_labels(labels, logits)
     weights = as_weights(weights, labels.shape, logits.dtype)
+    check_weights(weights)
     check_labels(labels, logits, weights)
 
     counted = jnp.ones(labels.shape, bool) if weights is None else weights != 0
@@ -127,8 +128,20 @@ def fitting_data(
         logits=jnp.where(counted[:, None], clean, 0.0),
         labels=jnp.where(counted, jnp.clip(labels, 0, logits.shape[1] - 1), 0),
         weights=weights,
-        valid=jnp.all(~counted | (numeric & possible)) & jnp.any(counted),
+        valid=jnp.all(~counted | (numeric & possible)) & has_weight(weights, counted),
     )
+
+
+def check_weights(weights: jax.Array | None) -> None:
+    """Raise a ValueError for a weight that is negative or NaN, outside jit."""
+    if weights is not None and is_readable(weights) and not bool(jnp.all(weights >= 0)):
+        raise ValueError("weights: expected numbers of at least 0, found a negative one or NaN")
+
+
+def has_weight(weights: jax.Array | None, counted: jax.Array) -> jax.Array:
+    """Return whether some rows count, and none less than nothing."""
+    some = jnp.any(counted, axis=0)
+    return some if weights is None else some & jnp.all(weights >= 0, axis=0)
 
 
 def nan_unless(valid: jax.Array, params: Params) -> Params:

@@ -32,10 +32,14 @@ _COMPACT = (
     "smooth_ece",
     "classwise_ece",
     "aurc",
+    "brier_positive",
+    "ece_positive",
+    "ece_top",
+    "auroc_positive",
 )
-_WITH_GAIN = ("nll", "brier", "ece", "ece_mass", "smooth_ece", "classwise_ece", "aurc")
+_WITH_GAIN = frozenset(_COMPACT) - {"accuracy", "gap", "auroc_positive"}
 _MAX_CLASSES = 200  # rows of the table by class
-_LEGEND = (
+LEGEND = (
     "In brackets the 95 % bootstrap interval over the examples; below it, the change against the "
     "uncalibrated predictions. The best of a column is bold where it has intervals. All numbers are of "
     "all rows."
@@ -103,18 +107,18 @@ def write_evaluation_page(
         title=title,
         verdicts=[verdict(evaluations)],
         headline=notes or f"{n} predictions over {num_classes} classes.",
-        tables=[_compact_table(evaluations)],
-        legend=_LEGEND,
+        tables=[compact_table(evaluations)],
+        legend=LEGEND,
         sections=[
             *_plot_sections(evaluations, figures),
             *_group_sections(test),
-            _full_section(evaluations),
+            full_section(evaluations),
         ],
         samples=samples,
     )
 
 
-def _compact_table(evaluations: Sequence[Evaluation]) -> Table:
+def compact_table(evaluations: Sequence[Evaluation]) -> Table:
     """Return a row per calibrator, with intervals and the gain over the uncalibrated predictions."""
     values = [with_gap(e.metrics) for e in evaluations]
     keys = [key for key in _COMPACT if all(key in measured for measured in values)]
@@ -192,7 +196,7 @@ def _most_predicted(table: Table, predicted: np.ndarray) -> Table:
     return Table.from_rows(table.title, headings, [rows[i] for i in kept], table.corner)
 
 
-def _full_section(evaluations: Sequence[Evaluation]) -> Section:
+def full_section(evaluations: Sequence[Evaluation]) -> Section:
     """Return all metrics, a row for each."""
     values = [with_gap(e.metrics) for e in evaluations]
     rows = []
