@@ -38,9 +38,7 @@ def align_classes(predictions: Predictions, reference: Predictions) -> Predictio
     ([[4.0, 3.0]], [1])
     """
     old, new = predictions.label_names, reference.label_names
-    if predictions.logits.ndim != reference.logits.ndim or (
-        predictions.is_independent != reference.is_independent
-    ):
+    if predictions.is_independent != reference.is_independent:
         raise ValueError("independent labels in one file and classes in the other")
     if predictions.num_classes != reference.num_classes:
         raise ValueError(

@@ -123,6 +123,7 @@ def compact_table(evaluations: Sequence[Evaluation]) -> Table:
     values = [with_gap(e.metrics) for e in evaluations]
     keys = [key for key in _COMPACT if all(key in measured for measured in values)]
     best = {key: _best(evaluations, key) for key in keys}
+    has_temperature = any("temperature" in e.parameters for e in evaluations)
     rows = []
     for i, (evaluation, measured) in enumerate(zip(evaluations, values, strict=True)):
         cells = []
@@ -134,9 +135,10 @@ def compact_table(evaluations: Sequence[Evaluation]) -> Table:
             mark = "best" if measured[key] == best[key] else ""
             cells.append(Cell(number, interval, gain, mark))
         temperature = evaluation.parameters.get("temperature", ())
-        cells.append(Cell(", ".join(f"{t:.2f}" for t in temperature)) if temperature else EMPTY)
+        if has_temperature:
+            cells.append(Cell(", ".join(f"{t:.2f}" for t in temperature)) if temperature else EMPTY)
         rows.append((evaluation.name, cells))
-    headings = [*(METRICS[key].short_heading for key in keys), "T"]
+    headings = [METRICS[key].short_heading for key in keys] + ["T"] * has_temperature
     return Table.from_rows("Before and after calibration", headings, rows, "calibrator")
 
 

@@ -64,6 +64,7 @@ def write_label_page(
             *by_label,
             full_section(evaluations),
         ],
+        explained=[*_LABEL_METRICS, "aurc"],
     )
 
 

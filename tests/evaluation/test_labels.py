@@ -29,6 +29,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         z, y = make_data(seed)
         np.savez(folder / f"one_{name}.npz", logits=z, labels=y)
         z, y = make_data(seed, L)
+        np.savez(folder / "classes.npz", logits=z, labels=y[:, 0])
         np.savez(folder / f"many_{name}.npz", probs=expit(z), labels=y, label_names=list("abc"))
     return folder
 
@@ -134,7 +135,8 @@ def test_the_command_on_several_labels(
         (["one_test", "--calibrate", "ets"], "of independent labels expected some of platt, beta"),
         (["one_test", "--sets", "0.1"], "conformal sets are of classes"),
         (["one_test", "--sets", "10"], "--sets=10.0: expected a value between 0 and 1"),
-        (["many_test", "one_test"], "independent labels in one file and classes in the other"),
+        (["many_test", "one_test"], "1 classes, but 3 in the predictions"),
+        (["one_test", "classes"], "independent labels in one file and classes in the other"),
         (["one_test", "one_val"], "in row 0 the label is"),
     ],
 )
@@ -142,7 +144,9 @@ def test_mistakes_are_one_line(
     arguments: list[str], message: str, files: pathlib.Path, tmp_path: pathlib.Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    full = [f"{files}/{a}.npz" if a.startswith(("one", "many")) else a for a in arguments]
+    full = [
+        f"{files}/{a}.npz" if a.startswith(("one", "many", "classes")) else a for a in arguments
+    ]
     assert evaluate.main([*full, "--out", str(tmp_path), "--num_bootstrap", "2"]) == 2
     error = capsys.readouterr().err
     assert message in error
