@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -36,8 +36,8 @@ LARGEST_FACTOR = 1e3
 class Calibrator:
     """What all calibrators share: the number of classes they were fitted to.
 
-    A calibrator is a pytree of its parameters, with a classmethod `fit(logits, labels, *, weights)`, and
-    is called with logits to give probabilities.
+    A calibrator is a pytree of its parameters, made by `fit`, and is called with logits to give
+    probabilities.
 
     Attributes:
       num_classes: number of classes of the fitted logits, the only one it then takes; `None`, for
@@ -47,6 +47,31 @@ class Calibrator:
     num_classes: int | None = dataclasses.field(
         default=None, kw_only=True, metadata={"static": True}
     )
+
+    @classmethod
+    def fit(
+        cls,
+        logits: ArrayLike,
+        labels: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        check: bool = True,
+    ) -> Self:
+        """Fit the parameters to logits and labels that the network was not trained on.
+
+        Args:
+          logits: `[n, num_classes]`; -inf for a masked class.
+          labels: integers `[n]`.
+          weights: `[n]`, 0 for padding.
+          check: whether probabilities are refused.
+        """
+        data = fitting_data(logits, labels, weights, check)
+        return cls(*cls._fit(data), num_classes=data.num_classes)
+
+    @classmethod
+    def _fit(cls, data: "FittingData") -> tuple[jax.Array, ...]:
+        """Return the parameters, in the order of the fields."""
+        raise NotImplementedError
 
     def __call__(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
         """Return calibrated probabilities `[n, num_classes]`."""

@@ -52,10 +52,10 @@ class _Structured(Calibrator):
         if is_readable(strength) and strength < 0:
             raise ValueError(f"strength={strength}: expected at least 0")
         data = fitting_data(logits, labels, weights, check)
-        return cls(*cls._fit(data, strength), num_classes=data.num_classes)
+        return cls(*cls._fit_penalized(data, strength), num_classes=data.num_classes)
 
     @classmethod
-    def _fit(cls, data: FittingData, strength: ArrayLike) -> tuple[jax.Array, ...]:
+    def _fit_penalized(cls, data: FittingData, strength: ArrayLike) -> tuple[jax.Array, ...]:
         """Return the parameters."""
         raise NotImplementedError
 
@@ -84,7 +84,7 @@ class StructuredVectorScaling(_Structured):
     bias: jax.Array
 
     @classmethod
-    def _fit(cls, data: FittingData, strength: ArrayLike) -> tuple[jax.Array, ...]:
+    def _fit_penalized(cls, data: FittingData, strength: ArrayLike) -> tuple[jax.Array, ...]:
         return _fit_vector(data, strength)
 
     def __call__(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
@@ -118,7 +118,7 @@ class StructuredMatrixScaling(_Structured):
     bias: jax.Array
 
     @classmethod
-    def _fit(cls, data: FittingData, strength: ArrayLike) -> tuple[jax.Array, ...]:
+    def _fit_penalized(cls, data: FittingData, strength: ArrayLike) -> tuple[jax.Array, ...]:
         check_matrix_classes(cls.__name__, data.logits)
         return _fit_matrix(data, strength)
 

@@ -57,8 +57,9 @@ def test_files_of_every_kind(files: pathlib.Path, tmp_path: pathlib.Path) -> Non
     np.testing.assert_allclose(column.logits, [-np.log(3), 0], atol=1e-6)
     header = "label_a,label_b,prob_b,prob_a"
     table = read(tmp_path, "many.csv", f"{header}\n0,1,0.5,0.25\n1,1,0.25,0.5\n")
-    assert table.labels.tolist() == [[1, 0], [1, 1]]
-    assert table.label_names == ("b", "a")
+    assert table.labels.tolist() == [[0, 1], [1, 1]]
+    assert table.label_names == ("a", "b")
+    np.testing.assert_allclose(table.logits, [[-np.log(3), 0], [0, -np.log(3)]], atol=1e-6)
     assert len(table.notes) == 1
     lines = '{"labels": [0, 1], "logits": [2, -3]}\n{"labels": [0, 0], "logits": [1, 4]}\n'
     assert read(tmp_path, "many.jsonl", lines).logits.tolist() == [[2, -3], [1, 4]]
