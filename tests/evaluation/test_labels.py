@@ -138,7 +138,7 @@ def test_the_command_on_several_labels(
         (["one_test", "--sets", "10"], "--sets=10.0: expected a value between 0 and 1"),
         (["many_test", "one_test"], "1 classes, but 3 in the predictions"),
         (["one_test", "classes"], "independent labels in one file and classes in the other"),
-        (["one_test", "one_val"], "in row 0 the label is"),
+        (["one_test", "one_val"], "expected predictions on the same examples in the same order"),
     ],
 )
 def test_mistakes_are_one_line(
