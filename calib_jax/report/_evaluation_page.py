@@ -2,7 +2,7 @@
 
 import pathlib
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -18,6 +18,7 @@ from calib_jax.report._group_tables import (
 from calib_jax.report._interactive import take_sample
 from calib_jax.report._page import Picture, Section, write_html
 from calib_jax.report._prediction_plots import plot_reliability, plot_risk_coverage
+from calib_jax.report._set_table import SETS_LEGEND, EvaluationWithSets, conformal_table
 from calib_jax.report._summary import with_gap
 from calib_jax.report._table import EMPTY, Cell, Table, best_of, with_interval
 from calib_jax.report._verdict import Evaluation, gain_text, is_temperature, verdict
@@ -111,6 +112,7 @@ def write_evaluation_page(
         legend=LEGEND,
         sections=[
             *_plot_sections(evaluations, figures),
+            *_set_sections(evaluations),
             *_group_sections(test),
             full_section(evaluations),
         ],
@@ -170,6 +172,15 @@ def _plot_sections(
         Section("Reliability", pictures=[reliability]),
         Section("Selective prediction", pictures=[risk]),
     ]
+
+
+def _set_sections(evaluations: Sequence[Evaluation]) -> list[Section]:
+    """Return the table of conformal sets, if they were measured."""
+    with_sets = [e for e in evaluations if getattr(e, "sets", None)]
+    if not with_sets:
+        return []
+    table = conformal_table(cast(Sequence[EvaluationWithSets], with_sets))
+    return [Section("Conformal sets", SETS_LEGEND, tables=[table])]
 
 
 def _group_sections(test: Predictions) -> list[Section]:

@@ -1,4 +1,4 @@
-"""The page and tables of independent labels, and the table of conformal sets."""
+"""The page and tables of independent labels."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,6 @@ from calib_jax.report._page import Picture, Section, write_html
 from calib_jax.report._table import Cell, Table, to_markdown, with_interval
 from calib_jax.report._verdict import Evaluation
 
-_SET_METRICS = ("coverage", "set_size", "worst_class_coverage", "size_stratified_coverage")
 _LABEL_METRICS = (
     *("base_rate", "mean_positive", "accuracy", "nll", "brier_positive"),
     *("ece_positive", "ece_top", "auroc_positive"),
@@ -26,10 +25,6 @@ class LabelEvaluation(Evaluation, Protocol):
     @property
     def per_label(self) -> Mapping[str, Sequence[float]]:
         """Metrics of each of several independent labels."""
-
-    @property
-    def sets(self) -> Mapping[str, Mapping[str, float]]:
-        """Metrics of conformal sets by their score."""
 
 
 def write_label_page(
@@ -93,27 +88,6 @@ def _label_table(evaluation: LabelEvaluation, label_names: Sequence[str]) -> Tab
     headings = [METRICS[key].short_heading for key in keys]
     rows = list(zip(names, map(list, zip(*columns, strict=True)), strict=True))
     return Table.from_rows(evaluation.name, headings, rows, evaluation.name)
-
-
-def set_table(evaluations: Sequence[LabelEvaluation]) -> str:
-    """Return a Markdown table of conformal sets, a row per predictions and score.
-
-    Args:
-      evaluations: Evaluations with `sets`.
-
-    >>> import types
-    >>> values = {"coverage": 0.9, "set_size": 1.5, "worst_class_coverage": 0.8}
-    >>> values["size_stratified_coverage"] = 0.85
-    >>> print(set_table([types.SimpleNamespace(name="ets", sets={"lac": values})]).splitlines()[-1])
-    | ets, lac |      90.00 |   1.5000 |                  80.00 |                      85.00 |
-    """
-    rows = [
-        (f"{evaluation.name}, {score}", [_cell(values[key], key) for key in _SET_METRICS])
-        for evaluation in evaluations
-        for score, values in evaluation.sets.items()
-    ]
-    headings = [METRICS[key].short_heading for key in _SET_METRICS]
-    return to_markdown(Table.from_rows("", headings, rows, "sets"))
 
 
 def _cell(value: float, key: str) -> Cell:

@@ -207,6 +207,7 @@ def test_the_command_with_sets(tmp_path: pathlib.Path, capsys: pytest.CaptureFix
     text = capsys.readouterr().out
     assert "conformal sets that may miss the label in 10 % of the examples" in text
     assert "| temperature, raps" in text
+    assert "Conformal sets" in (tmp_path / "report.html").read_text()
     results = json.loads((tmp_path / "results.json").read_text())["results"]
     for result in results:
         for values in result["sets"].values():
