@@ -62,11 +62,16 @@ def run_evaluation(
         warnings = validation_warnings(test, held_out, calibrators) if held_out else []
         names = dict(zip(_short_names(paths), files.values(), strict=True))
         num_samples = num_bootstrap or default_num_samples(test.labels.size)
-        options = {"seed": seed, "num_samples": num_samples, "alpha": sets, "progress": progress}
         if len(names) == 1:
-            results = evaluate(test, held_out, calibrators, **options)
+            results = evaluate(
+                test, held_out, calibrators, seed=seed, num_samples=num_samples, alpha=sets,
+                progress=progress,
+            )  # fmt: skip
         else:
-            results = compare(names, calibrators, **options)
+            results = compare(
+                names, calibrators, seed=seed, num_samples=num_samples, alpha=sets,
+                progress=progress,
+            )  # fmt: skip
         progress("plots and report")
         record = {
             "version": __version__,

@@ -148,14 +148,11 @@ def label_metrics(
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
     """Return the metrics, macro averages of several labels, and those of each of several labels."""
     if logits.ndim == 1:
-        summary = metrics.binary_summary(logits, labels, check=False)
-        return {key: float(x) for key, x in summary.items()}, {}
-    macro, per_label = (
-        metrics.multilabel_summary(logits, labels, check=False)._asdict()[part]
-        for part in ("macro", "per_label")
-    )
-    each = {key: [float(v) for v in np.asarray(x)] for key, x in per_label.items()}
-    return {key: float(x) for key, x in macro.items()}, each
+        values = metrics.binary_summary(logits, labels, check=False)
+        return {key: float(x) for key, x in values.items()}, {}
+    summary = metrics.multilabel_summary(logits, labels, check=False)
+    each = {key: [float(v) for v in x] for key, x in summary.per_label.items()}
+    return {key: float(x) for key, x in summary.macro.items()}, each
 
 
 def label_rows(logits: jax.Array, labels: jax.Array) -> list[Rows]:
