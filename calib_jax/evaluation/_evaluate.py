@@ -288,11 +288,9 @@ def measure(
     for i, (candidate, sample) in enumerate(zip(candidates, resampled, strict=True)):
         differences = {key: sample[key] - resampled[0][key] for key in sample} if i else {}
         of_positive = rows[i][0::2]  # of classes, the only one
-        sets = (
-            {}
-            if alpha is None
-            else set_metrics(candidate.logits, labels, alpha, fold=candidate.fold, seed=seed)
-        )
+        sets: dict[str, dict[str, float]] = {}
+        if alpha is not None:
+            sets = set_metrics(candidate.logits, labels, alpha, fold=candidate.fold, seed=seed)
         evaluations.append(
             Evaluation(
                 name=candidate.name,
