@@ -1,7 +1,8 @@
 """Metrics of predictions before and after post-hoc calibration, with bootstrap intervals."""
 
+import concurrent.futures
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -12,18 +13,14 @@ from jax.typing import ArrayLike
 from calib_jax import losses, metrics, posthoc
 from calib_jax.evaluation._align import align_classes, label_difference
 from calib_jax.evaluation._bootstrap import Rows, default_num_samples, percentiles, resample
-from calib_jax.evaluation._labels import (
-    check_label_calibrators,
-    label_metrics,
-    label_rows,
-    macro_samples,
-)
+from calib_jax.evaluation._calibrate import Candidate, calibrated_candidates
+from calib_jax.evaluation._labels import label_metrics, label_rows, macro_samples
 from calib_jax.evaluation._predictions import Predictions
 from calib_jax.evaluation._sets import set_metrics
-from calib_jax.evaluation._warnings import size_warning, temperature_warning
+
+_LARGE = 10**6  # logits; of fewer, Python takes most of the time, on one core
 
 Interval = tuple[float, float]
-_TWO_CLASSES = ("platt", "beta")  # calibrators that take no other number of classes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,27 +62,6 @@ class Evaluation:
         return {k: v for k, v in fields.items() if k not in left_out}
 
 
-@dataclasses.dataclass(frozen=True)
-class Candidate:
-    """Predictions that are evaluated side by side with others of the same examples.
-
-    Attributes:
-      name: Name of the evaluation.
-      logits: Logits `[n, num_classes]`, or of independent labels.
-      parameters: The few numbers of the calibrator.
-      warnings: Reasons not to trust the calibrator.
-      reason: Why `auto` chose its calibrator.
-      fold: By which of the fitted calibrators each row was calibrated `[n]`; `None` if by the same one.
-    """
-
-    name: str
-    logits: jax.Array
-    parameters: dict[str, list[float]] = dataclasses.field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    reason: str = ""
-    fold: np.ndarray | None = None
-
-
 def evaluate(
     test: Predictions,
     validation: Predictions | None = None,
@@ -95,6 +71,7 @@ def evaluate(
     num_samples: int | None = None,
     alpha: float | None = None,
     progress: Callable[[str], None] | None = None,
+    check: bool = True,
 ) -> list[Evaluation]:
     """Compute the metrics of predictions as they are, then after each calibrator.
 
@@ -110,6 +87,7 @@ def evaluate(
       num_samples: Number of bootstrap samples; `None`: 500, and fewer above 200,000 examples.
       alpha: How often conformal sets may miss the label; `None`: no sets.
       progress: Function that is called with what is being done.
+      check: Whether probabilities in place of logits are refused.
 
     Returns:
       The evaluation of the uncalibrated predictions, then one per calibrator.
@@ -121,6 +99,8 @@ def evaluate(
     >>> round(uncalibrated.metrics["accuracy"], 3)
     0.667
     """
+    if check:
+        _check_not_probs({"test": test, "validation": validation})
     candidates = calibrated_candidates(test, validation, calibrators, seed, progress)
     return measure(
         candidates, test.labels, seed=seed, num_samples=num_samples, alpha=alpha, progress=progress
@@ -135,6 +115,7 @@ def compare(
     num_samples: int | None = None,
     alpha: float | None = None,
     progress: Callable[[str], None] | None = None,
+    check: bool = True,
 ) -> list[Evaluation]:
     """Evaluate several classifiers on the same examples, side by side.
 
@@ -145,6 +126,7 @@ def compare(
       num_samples: As in `evaluate`.
       alpha: As in `evaluate`.
       progress: As in `evaluate`.
+      check: As in `evaluate`.
 
     Returns:
       For each classifier its evaluation as it is, then one per calibrator. `differences` has the
@@ -158,18 +140,23 @@ def compare(
     >>> low < 0 and high < 0
     True
     """
+    if check:
+        _check_not_probs(predictions)
     first, reference = next(iter(predictions.items()))
-    candidates = []
-    for name, one in predictions.items():
-        one = align_classes(one, reference)
+    aligned = {name: align_classes(one, reference) for name, one in predictions.items()}
+    for name, one in aligned.items():
         if not np.array_equal(one.labels, reference.labels):
             raise ValueError(label_difference(first, reference.labels, name, one.labels))
-        for candidate in calibrated_candidates(one, None, calibrators, seed, progress):
-            is_plain = candidate.name == "uncalibrated"
-            title = name if is_plain else f"{name} + {candidate.name}"
-            candidates.append(dataclasses.replace(candidate, name=title))
+
+    def candidates() -> Iterator[Candidate]:
+        for name, one in aligned.items():
+            for candidate in calibrated_candidates(one, None, calibrators, seed, progress):
+                is_plain = candidate.name == "uncalibrated"
+                title = name if is_plain else f"{name} + {candidate.name}"
+                yield dataclasses.replace(candidate, name=title)
+
     return measure(
-        candidates,
+        candidates(),
         reference.labels,
         seed=seed,
         num_samples=num_samples,
@@ -178,66 +165,19 @@ def compare(
     )
 
 
-def calibrated_candidates(
-    test: Predictions,
-    validation: Predictions | None,
-    calibrators: Sequence[str],
-    seed: int,
-    progress: Callable[[str], None] | None = None,
-) -> list[Candidate]:
-    """Return predictions as they are, and calibrated by each calibrator. Arguments as in `evaluate`."""
-    check_calibrators(calibrators)
-    to_logits = posthoc.logits_from_probs
-    if test.is_independent:
-        check_label_calibrators(calibrators)
-        to_logits = posthoc.logits_from_binary_probs
-    if validation is not None:
-        try:
-            validation = align_classes(validation, test)
-        except ValueError as error:
-            raise ValueError(f"validation: {error}") from None
-    candidates = [Candidate("uncalibrated", jnp.asarray(test.logits))]
-    num_rows = len(test.labels) // 2 if validation is None else len(validation.labels)
-    for name in calibrators:
-        if progress is not None:
-            progress(f"fitting {name}")
-        fitted, probs, fold = _calibrate(name, test, validation, seed)
-        warnings = size_warning(name, fitted[0], num_rows, test.num_classes)
-        for calibrator in fitted:
-            warnings += temperature_warning(name, calibrator)
-        reasons = [c.reason for c in fitted if isinstance(c, posthoc.Auto)]
-        candidates.append(
-            Candidate(
-                name,
-                to_logits(probs),
-                _parameters(fitted),
-                tuple(warnings),
-                "; ".join(reasons),
-                fold,
+def _check_not_probs(predictions: Mapping[str, Predictions | None]) -> None:
+    for name, one in predictions.items():
+        if one is None or one.is_independent:
+            continue
+        if posthoc.looks_like_probabilities(one.logits):
+            raise ValueError(
+                f"{name}: all entries are in [0, 1] and all rows sum to 1, so these are probabilities; "
+                "use check_predictions('probs', probs, labels) (check=False skips this check)"
             )
-        )
-    return candidates
-
-
-def check_calibrators(names: Sequence[str], num_classes: int | None = None) -> None:
-    """Raise a ValueError for a name that is not in `posthoc.CALIBRATORS`.
-
-    Args:
-      names: Names of calibrators.
-      num_classes: Number of classes, if known, which some do not take.
-
-    >>> check_calibrators(["temperature", "spline"])
-    """
-    for name in names:
-        if name not in posthoc.CALIBRATORS:
-            known = ", ".join(posthoc.CALIBRATORS)
-            raise ValueError(f"calibrate={name!r}: expected some of {known}")
-        if name in _TWO_CLASSES and num_classes not in (None, 2):
-            raise ValueError(f"calibrate={name!r}: takes two classes, here are {num_classes}")
 
 
 def measure(
-    candidates: Sequence[Candidate],
+    candidates: Iterable[Candidate],
     labels: ArrayLike,
     *,
     seed: int = 0,
@@ -248,7 +188,8 @@ def measure(
     """Compute the metrics of several predictions of the same examples, with shared resamples.
 
     Args:
-      candidates: Predictions; all others are compared with the first.
+      candidates: Predictions; all others are compared with the first. None is kept in memory after
+        its metrics are computed.
       labels: Classes `[n]`, or independent labels of the shape of the logits.
       seed: Seed of the bootstrap.
       num_samples: As in `evaluate`.
@@ -260,20 +201,32 @@ def measure(
     """
     note = progress or (lambda text: None)
     labels = jnp.asarray(labels)
-    independent = labels.shape == candidates[0].logits.shape
-    if independent and alpha is not None:
-        raise ValueError(
-            "conformal sets are of classes; these are predictions of independent labels"
-        )
-    values, per_label, rows = [], [], []
-    for candidate in candidates:
+    evaluations, rows = [], []
+    for candidate in _ahead(candidates):
         note(f"metrics of {candidate.name}")
-        of_all, of_each = (label_metrics if independent else _class_metrics)(
+        independent = labels.shape == candidate.logits.shape
+        values, per_label = (label_metrics if independent else _class_metrics)(
             candidate.logits, labels
         )
-        values.append(of_all)
-        per_label.append(of_each)
         rows.append((label_rows if independent else _class_rows)(candidate.logits, labels))
+        of_positive = rows[-1][0::2]  # of classes, the only one
+        sets: dict[str, dict[str, float]] = {}
+        if alpha is not None:
+            sets = set_metrics(candidate.logits, labels, alpha, fold=candidate.fold, seed=seed)
+        evaluations.append(
+            Evaluation(
+                name=candidate.name,
+                metrics=values,
+                intervals={},
+                parameters=candidate.parameters,
+                confidence=np.concatenate([row.confidence for row in of_positive]),
+                correct=np.concatenate([row.correct for row in of_positive]),
+                warnings=candidate.warnings,
+                reason=candidate.reason,
+                per_label=per_label,
+                sets=sets,
+            )
+        )
     num_samples = num_samples or default_num_samples(labels.size)
     resampled = resample(
         [row for of_one in rows for row in of_one],
@@ -281,32 +234,29 @@ def measure(
         num_samples=num_samples,
         progress=lambda done: note(f"bootstrap: {done} of {num_samples} resamples"),
     )
-    if independent:
-        each = len(rows[0])
-        resampled = [macro_samples(resampled[i * each :][:each]) for i in range(len(rows))]
-    evaluations = []
-    for i, (candidate, sample) in enumerate(zip(candidates, resampled, strict=True)):
-        differences = {key: sample[key] - resampled[0][key] for key in sample} if i else {}
-        of_positive = rows[i][0::2]  # of classes, the only one
-        sets: dict[str, dict[str, float]] = {}
-        if alpha is not None:
-            sets = set_metrics(candidate.logits, labels, alpha, fold=candidate.fold, seed=seed)
-        evaluations.append(
-            Evaluation(
-                name=candidate.name,
-                metrics=values[i],
-                intervals=percentiles(sample),
-                parameters=candidate.parameters,
-                confidence=np.concatenate([row.confidence for row in of_positive]),
-                correct=np.concatenate([row.correct for row in of_positive]),
-                differences=percentiles(differences),
-                warnings=candidate.warnings,
-                reason=candidate.reason,
-                per_label=per_label[i],
-                sets=sets,
-            )
-        )
-    return evaluations
+    each = len(rows[0])
+    samples = [resampled[i * each :][:each] for i in range(len(rows))]
+    first, *others = (x[0] if each == 1 else macro_samples(x) for x in samples)
+    differences = [{}, *({key: x[key] - first[key] for key in x} for x in others)]
+    return [
+        dataclasses.replace(e, intervals=percentiles(sample), differences=percentiles(difference))
+        for e, sample, difference in zip(evaluations, [first, *others], differences, strict=True)
+    ]
+
+
+def _ahead(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Yield candidates; while the caller works on a large one, the next is computed in a thread.
+
+    Sorting, and much else, takes one core: a million rows with three calibrators gain a quarter.
+    """
+    iterator = iter(candidates)
+    candidate = next(iterator, None)
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        while candidate is not None:
+            is_large = candidate.logits.size >= _LARGE
+            following = executor.submit(next, iterator, None) if is_large else None
+            yield candidate
+            candidate = following.result() if following else next(iterator, None)
 
 
 def _class_metrics(
@@ -328,39 +278,3 @@ def _row_statistics(
     confidence, correct = metrics.top_label(logits, labels)
     nll, brier = losses.cross_entropy(logits, labels), losses.brier(logits, labels)
     return confidence, correct, nll, brier
-
-
-def _as_jax(predictions: Predictions) -> tuple[jax.Array, jax.Array]:
-    return jnp.asarray(predictions.logits), jnp.asarray(predictions.labels)
-
-
-def _calibrate(
-    name: str, test: Predictions, validation: Predictions | None, seed: int
-) -> tuple[list[posthoc.Calibrator], jax.Array, np.ndarray | None]:
-    """Return the fitted calibrators, one or that of each half, probabilities and `Candidate.fold`."""
-    fit = posthoc.CALIBRATORS[name]
-    logits, labels = _as_jax(test)
-    if validation is not None:
-        fitted = fit(*_as_jax(validation), check=False)
-        return [fitted], fitted(logits, check=False), None
-    n = labels.shape[0]
-    if n < 2:
-        raise ValueError("one prediction cannot be cut in two halves: give --validation")
-    halves = np.array_split(np.random.default_rng(seed).permutation(n), 2)
-    probs, fold = np.zeros(logits.shape, np.float32), np.zeros(n, np.int32)
-    calibrators: list[posthoc.Calibrator] = []
-    for fit_on, use_on in (halves, halves[::-1]):
-        calibrator = fit(logits[fit_on], labels[fit_on], check=False)
-        probs[use_on] = calibrator(logits[use_on], check=False)
-        fold[use_on] = len(calibrators)
-        calibrators.append(calibrator)
-    return calibrators, jnp.asarray(probs), fold
-
-
-def _parameters(fitted: Sequence[posthoc.Calibrator]) -> dict[str, list[float]]:
-    """Return the scalars and triples of the fitted calibrators, those of one after the other."""
-    fields = {f.name: getattr(fitted[0], f.name) for f in dataclasses.fields(fitted[0])}
-    # The `nll` of `auto` is one per candidate: part of its reason.
-    names = [name for name, x in fields.items() if isinstance(x, jax.Array) and name != "nll"]
-    values = {n: [np.asarray(getattr(c, n)).ravel() for c in fitted] for n in names}
-    return {n: [float(x) for x in np.concatenate(v)] for n, v in values.items() if v[0].size <= 3}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from calib_jax.evaluation._columns import LABELS
+from calib_jax.evaluation._columns import GROUPS, LABELS
 from calib_jax.evaluation._labels import are_independent, check_label_predictions
 from calib_jax.evaluation._predictions import (
     LOGITS,
@@ -20,7 +20,6 @@ from calib_jax.evaluation._predictions import (
 from calib_jax.evaluation._tables import read_csv, read_jsonl, read_parquet
 
 _EITHER = ("predictions", "scores", "outputs")
-_GROUPS = ("groups", "group", "subgroups")
 _NAMES = ("label_names", "class_names", "classes")
 _SILENT = ("ids", "id", "index")  # arrays that are of no use here, and common
 _SUFFIXES = ".npz, .csv, .tsv, .jsonl, .parquet or a pair logits.npy,labels.npy"
@@ -97,7 +96,7 @@ def _read(name: str, labeled: bool) -> tuple[dict[str, np.ndarray], list[str]]:
 def _read_npz(path: pathlib.Path) -> tuple[dict[str, np.ndarray], list[str]]:
     if not zipfile.is_zipfile(path):
         raise ValueError("not a readable npz archive")
-    known = (*LOGITS, *PROBS, *_EITHER, *LABELS, *_GROUPS, *_NAMES)
+    known = (*LOGITS, *PROBS, *_EITHER, *LABELS, *GROUPS, *_NAMES)
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             names = list(archive.files)
@@ -109,8 +108,7 @@ def _read_npz(path: pathlib.Path) -> tuple[dict[str, np.ndarray], list[str]]:
             raise ValueError("not a readable npz archive") from None
         raise ValueError("holds Python objects, which are never loaded; save arrays") from None
     others = [key for key in names if key not in arrays and key not in _SILENT]
-    if not arrays.keys() & {*LOGITS, *PROBS, *_EITHER}:
-        _first((), names, "scores: expected 'logits' or 'probs'")
+    _present((*LOGITS, *PROBS, *_EITHER), names, "'logits' or 'probs'")
     if not all(isinstance(a, np.ndarray) for a in arrays.values()):
         raise ValueError("not a readable npz archive")
     notes = [f"ignored: {', '.join(map(repr, others))}"] if others else []
@@ -141,46 +139,49 @@ def _assemble(
     arrays: Mapping[str, np.ndarray], notes: Sequence[str], labeled: bool, independent: bool
 ) -> Predictions:
     """Choose the scores, and check all arrays together."""
-    kinds = [[key for key in kind if key in arrays] for kind in (LOGITS, PROBS, _EITHER)]
-    both = sum(len(kind) > 0 for kind in kinds[:2]) == 2
-    name = _first([*LOGITS, *PROBS, *_EITHER], arrays, "scores: expected 'logits' or 'probs'")
-    names = [arrays[key] for key in _NAMES if key in arrays]
-    label_names = [str(x) for x in np.ravel(names[0])] if names else ()
+    name, *others = _present((*LOGITS, *PROBS, *_EITHER), arrays, "'logits' or 'probs'")
+    notes = list(notes)
     if labeled or any(key in arrays for key in LABELS):
-        labels = arrays[_first(LABELS, arrays, "labels: expected 'labels'")]
+        label, *other_labels = _present(LABELS, arrays, "'labels'")
+        labels = arrays[label]
+        for other in other_labels:
+            if not np.array_equal(labels, arrays[other]):
+                raise ValueError(f"labels: {label!r} and {other!r} differ; keep one of them")
         independent = are_independent(arrays[name], labels)
-    elif independent:
-        labels = np.zeros(arrays[name].shape, np.int32)
     else:
-        labels = np.zeros(len(arrays[name]) if arrays[name].ndim else 0, np.int32)
+        shape = arrays[name].shape
+        labels = np.zeros(shape if independent else shape[:1], np.int32)
+    names = next((arrays[key] for key in _NAMES if key in arrays), None)
+    label_names = () if names is None else [str(x) for x in np.ravel(names)]
+    groups = next((arrays[key] for key in GROUPS if key in arrays), None)
     if independent:
-        if any(key in arrays for key in _GROUPS):
-            notes = [*notes, "groups are ignored: there is no table by group of independent labels"]
-        if both:
-            raise ValueError("logits and probs of independent labels: give one of them")
+        if groups is not None:
+            notes.append("groups are ignored: there is no table by group of independent labels")
+        if others:
+            raise ValueError(f"{name!r} and {others[0]!r} of independent labels: give one of them")
         return check_label_predictions(
             name, arrays[name], labels, label_names=label_names, notes=notes
         )
-    if both:
-        logits, probs = arrays[kinds[0][0]], arrays[kinds[1][0]]
-        if logits.dtype.kind in "fiu" and probs.dtype.kind in "fiu" and logits.ndim == 2:
-            check_agreement(logits, probs)
-        notes = [*notes, "probabilities agree with the softmax of the logits, which are used"]
-    groups = [arrays[key] for key in _GROUPS if key in arrays]
+    for other in others:
+        if name in LOGITS and other in PROBS:
+            check_agreement(arrays[name], arrays[other])
+            notes.append("probabilities agree with the softmax of the logits, which are used")
+        else:
+            notes.append(f"ignored: {other!r} beside {name!r}")
     return check_predictions(
         name,
         arrays[name],
         labels,
         label_names=label_names,
-        groups=groups[0] if groups else None,
+        groups=groups,
         notes=notes,
     )
 
 
-def _first(names: Sequence[str], present: Iterable[str], message: str) -> str:
-    """Return the first of the names that is present."""
-    keys = list(present)
-    for name in names:
-        if name in keys:
-            return name
-    raise ValueError(f"{message}, found {', '.join(map(repr, keys)) or 'nothing'}")
+def _present(names: Sequence[str], arrays: Iterable[str], expected: str) -> list[str]:
+    """Return those of the names that are there, in their order; at least one."""
+    found = list(arrays)
+    present = [name for name in names if name in found]
+    if not present:
+        raise ValueError(f"expected {expected}, found {', '.join(map(repr, found)) or 'nothing'}")
+    return present

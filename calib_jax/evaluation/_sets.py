@@ -37,6 +37,10 @@ def set_metrics(
     >>> set_metrics(logits, labels, 0.1)["lac"]["coverage"]
     1.0
     """
+    if labels.shape == logits.shape:
+        raise ValueError(
+            "conformal sets are of classes; these are predictions of independent labels"
+        )
     n = labels.shape[0]
     probs, classes = np.asarray(jax.nn.softmax(logits)), np.asarray(labels)
     fold = np.zeros(n, np.int32) if fold is None else fold

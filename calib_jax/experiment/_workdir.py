@@ -22,7 +22,7 @@ _PACKAGES = ("calib_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", 
 # More seeds and methods may join a workdir, the data may have moved, and no result depends on the rest.
 _FREE = (
     *("seeds", "method.name", "data.dir", "tensorboard", "train.workers", "train.sharding"),
-    *("checkpoint.seconds", "checkpoint.keep", "train.log_test"),
+    *("checkpoint.seconds", "checkpoint.keep", "train.log_test", "interactive"),
 )
 _IDENTITY = ("data", "model")
 _NO_CUSTOM: JsonDict = {"data": False, "network": False, "methods": {}}

@@ -20,26 +20,16 @@ from calib_jax.report._page import Picture, Section, write_html
 from calib_jax.report._prediction_plots import plot_reliability, plot_risk_coverage
 from calib_jax.report._set_table import SETS_LEGEND, EvaluationWithSets, conformal_table
 from calib_jax.report._summary import with_gap
+from calib_jax.report._summary_tables import SCORES
 from calib_jax.report._table import EMPTY, Cell, Table, best_of, with_interval
 from calib_jax.report._verdict import Evaluation, gain_text, is_temperature, verdict
 
 _COMPACT = (
-    "accuracy",
-    "gap",
-    "nll",
-    "brier",
-    "ece",
-    "ece_mass",
-    "smooth_ece",
-    "classwise_ece",
-    "aurc",
-    "brier_positive",
-    "ece_positive",
-    "ece_top",
-    "auroc_positive",
+    *("accuracy", "gap", *SCORES),
+    *("brier_positive", "ece_positive", "ece_top", "auroc_positive"),
 )
-_WITH_GAIN = frozenset(_COMPACT) - {"accuracy", "gap", "auroc_positive"}
-_MAX_CLASSES = 200  # rows of the table by class
+_WITH_GAIN = (*SCORES, "brier_positive", "ece_positive", "ece_top")
+_MAX_CLASSES = 1000  # rows of the table by class
 LEGEND = (
     "In brackets the 95 % bootstrap interval over the examples; below it, the change against the "
     "uncalibrated predictions. The best of a column is bold where it has intervals. All numbers are of "
