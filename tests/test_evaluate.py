@@ -344,7 +344,7 @@ def test_warnings(
     _, text, _ = _main(
         capsys, tmp_path / "a.npz", "--validation", tmp_path / "b.npz", *names, *options
     )
-    assert "warning" not in text
+    assert "warning:" not in text
     # Guesses: the less confident the better.
     rng = np.random.default_rng(0)
     np.savez(

@@ -40,16 +40,18 @@ def validation_warnings(
         )
     if validation.is_independent:
         share = validation.labels.reshape(n, -1).mean(axis=0)
-        lacking, kind = np.flatnonzero((share == 0) | (share == 1)), "labels: all are 0, or all 1"
+        lacking = np.flatnonzero((share == 0) | (share == 1))
+        what, kind = "either no 0 or no 1", "labels"
     else:
         counts = np.bincount(validation.labels, minlength=validation.num_classes)
-        lacking, kind = np.flatnonzero(counts == 0), "classes"
+        lacking = np.flatnonzero(counts == 0)
+        what, kind = "no example", "classes"
     if len(lacking):
         names = validation.label_names or range(validation.num_classes)
         shown = ", ".join(str(names[c]) for c in lacking[:_SHOWN_CLASSES])
         dots = ", …" if len(lacking) > _SHOWN_CLASSES else ""
         warnings.append(
-            f"validation has no example of {len(lacking)} of {validation.num_classes} {kind} "
+            f"validation has {what} of {len(lacking)} of {validation.num_classes} {kind} "
             f"({shown}{dots})"
         )
     return warnings

@@ -1,5 +1,6 @@
 """Predictions of one label and of several independent ones, from file to table; conformal sets."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -152,6 +153,18 @@ def test_mistakes_are_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_warnings_of_validation_rows(files: pathlib.Path) -> None:
+    test, val = (evaluation.load_predictions(files / f"many_{x}.npz") for x in ("test", "val"))
+    assert evaluation.validation_warnings(test, val, ["platt"]) == []
+    ones = np.where(np.arange(L) == 1, 1, val.labels).astype(np.int32)
+    (warning,) = evaluation.validation_warnings(
+        test, dataclasses.replace(val, labels=ones), ["platt"]
+    )
+    assert warning == "validation has either no 0 or no 1 of 1 of 3 labels (b)"
+    (warning,) = evaluation.validation_warnings(test, test, ["platt"])
+    assert warning.startswith("400 of 400 validation rows are also in the predictions")
 
 
 def test_resampled_metrics_are_those_of_the_drawn_rows() -> None:
