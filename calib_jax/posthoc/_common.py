@@ -42,6 +42,10 @@ class Calibrator:
     Attributes:
       num_classes: number of classes of the fitted logits, the only one it then takes; `None`, for
         parameters that were not fitted, takes any.
+
+    >>> calibrator = posthoc.VectorScaling.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> isinstance(calibrator, posthoc.Calibrator), calibrator.num_classes
+    (True, 2)
     """
 
     num_classes: int | None = dataclasses.field(
