@@ -29,7 +29,7 @@ from calib_jax.posthoc._temperature import scaled_softmax
 class EnsembleTemperature(Calibrator):
     """`w_0 softmax(z / T) + w_1 softmax(z) + w_2 / K` with weights on the simplex.
 
-    Changes no prediction.
+    Changes no prediction. K is the number of classes that are not masked.
 
     Attributes:
       temperature: T > 0.
@@ -82,9 +82,11 @@ def _apply(logits: jax.Array, temperature: ArrayLike, weights: ArrayLike) -> jax
 
 
 def _members(logits: jax.Array, temperature: ArrayLike) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the three predictions, each `[n, num_classes]`."""
+    """Return the three predictions, each `[n, num_classes]`; a masked class has 0 in all of them."""
     plain = jax.nn.softmax(below_top(logits))
-    return scaled_softmax(logits, temperature), plain, jnp.full_like(plain, 1 / plain.shape[-1])
+    possible = (logits > -jnp.inf).astype(plain.dtype)
+    uniform = possible / jnp.sum(possible, axis=-1, keepdims=True)
+    return scaled_softmax(logits, temperature), plain, uniform
 
 
 @jax.jit

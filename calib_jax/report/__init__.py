@@ -15,6 +15,8 @@ from calib_jax.report._evaluation_page import write_evaluation_page as write_eva
 from calib_jax.report._group_tables import class_table as class_table
 from calib_jax.report._group_tables import group_table as group_table
 from calib_jax.report._group_tables import outcomes as outcomes
+from calib_jax.report._label_page import label_table as label_table
+from calib_jax.report._label_page import write_label_page as write_label_page
 from calib_jax.report._loss_plots import plot_focal_losses as plot_focal_losses
 from calib_jax.report._page import PLOT_FORMATS as PLOT_FORMATS
 from calib_jax.report._page import Picture as Picture
@@ -29,6 +31,7 @@ from calib_jax.report._report import write_report as write_report
 from calib_jax.report._robustness import plot_operations as plot_operations
 from calib_jax.report._robustness import plot_severity as plot_severity
 from calib_jax.report._robustness import robustness_table as robustness_table
+from calib_jax.report._set_table import set_table as set_table
 from calib_jax.report._summary import summarize as summarize
 from calib_jax.report._summary_text import comparison_text as comparison_text
 from calib_jax.report._summary_text import summary_markdown as summary_markdown

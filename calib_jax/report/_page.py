@@ -98,6 +98,7 @@ def write_html(
     legend: str,
     sections: Sequence[Section],
     samples: Sequence[Sample] = (),
+    explained: Sequence[str] = _EXPLAINED,
 ) -> None:
     """Write the page: verdicts, headline, main tables, interactive figure, sections, definitions.
 
@@ -110,6 +111,7 @@ def write_html(
       legend: What their marks mean.
       sections: Sections between the main tables and the definitions; folded ones come last.
       samples: Predictions of the interactive figure; without any there is none, and no script.
+      explained: Keys of the metrics whose definitions it has.
     """
     page = _TEMPLATES.get_template("page.html.jinja").render(
         title=title,
@@ -119,7 +121,7 @@ def write_html(
         legend=legend,
         sections=sections,
         samples=[sample.to_json() for sample in samples],
-        explained=[METRICS[key] for key in _EXPLAINED],
+        explained=[METRICS[key] for key in explained],
         frame=_FRAME,
         scrolled_width=_SCROLLED_WIDTH,
     )
