@@ -1,4 +1,4 @@
-"""Options that nobody sets have the values of the papers, or where those are silent of docs/methods.md."""
+"""Options not set have the values of the papers, or of docs/methods.md where those are silent."""
 
 import inspect
 
