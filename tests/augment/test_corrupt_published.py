@@ -260,7 +260,11 @@ def test_as_strong_as_tiny_imagenet_c(name: str) -> None:
     _strength(name, 64, (5,))
 
 
-@pytest.mark.parametrize("name", ["gaussian_noise", "snow", "pixelate", "saturate"])
+@pytest.mark.parametrize(
+    "name",
+    ["pixelate"]
+    + [pytest.param(n, marks=pytest.mark.slow) for n in ("gaussian_noise", "snow", "saturate")],
+)
 def test_as_strong_as_imagenet_c(name: str) -> None:
     _strength(name, 224, (4,), 2)
 
