@@ -5,12 +5,14 @@ returns what the plain operation returns, in a form that is fast there; programs
 the plain one (`jax.lax.platform_dependent`). `python -m benchmarks cpu` shows what each is worth.
 """
 
+import os
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
 
+_MOST_COLUMNS = 64
 _NHWC = ("NHWC", "HWIO", "NHWC")
 Pairs = tuple[tuple[int, int], tuple[int, int]]
 
@@ -59,6 +61,29 @@ def _argmax_twice(values: jax.Array) -> jax.Array:
     index = jax.lax.broadcasted_iota(jnp.int32, values.shape, 1)
     is_largest = (values == largest) | (values != values)
     return jnp.min(jnp.where(is_largest, index, values.shape[1]), axis=1)
+
+
+def row_sums(*columns: jax.Array) -> tuple[jax.Array, ...]:
+    """Return the sum over the last axis of each of some arrays of the same shape.
+
+    XLA's CPU backend does not combine sums: what the arrays have in common (exponentials) is computed for
+    each again. One reduction of all is not vectorized, though, and slower for many columns.
+    """
+    if columns[0].shape[-1] > _MOST_COLUMNS:
+        return _sum_each(*columns)
+    return jax.lax.platform_dependent(*columns, cpu=_sum_together, default=_sum_each)
+
+
+def _sum_each(*columns: jax.Array) -> tuple[jax.Array, ...]:
+    return tuple(jnp.sum(column, axis=-1) for column in columns)
+
+
+def _sum_together(*columns: jax.Array) -> tuple[jax.Array, ...]:
+    def add(a: tuple[jax.Array, ...], b: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        return tuple(x + y for x, y in zip(a, b, strict=True))
+
+    zeros = tuple(jnp.zeros((), column.dtype) for column in columns)
+    return tuple(jax.lax.reduce(columns, zeros, add, (columns[0].ndim - 1,)))
 
 
 @jax.custom_jvp
@@ -216,18 +241,34 @@ def _kernel_gradient(
     return gradient.transpose(1, 2, 0, 3)
 
 
-def loops_are_slow() -> bool:
-    """Return whether convolutions are better called one by one, or unrolled, than in a compiled loop.
+def steps_per_call(module: type) -> int:
+    """Return the largest number of training steps in one call of the compiled program.
 
-    XLA's CPU backend runs a convolution inside a loop about nine times slower than outside
-    (`python -m benchmarks train_step`).
+    XLA's CPU backend computes the gradient of a convolution's kernel nearly 40 times slower inside a loop,
+    unless it is that of `convolve`. Networks without other convolutions have `fast_in_loops = True`.
+
+    Args:
+      module: Class of the network's module.
     """
-    return is_cpu()
+    return 1 if is_cpu() and not getattr(module, "fast_in_loops", False) else 50
 
 
-def steps_per_call() -> int:
-    """Return the number of training steps in one call of the compiled program.
+@cache
+def compiler_options(module: type) -> dict[str, str] | None:
+    """Return XLA's options for programs of a network on the CPU, `None` for the usual ones.
 
-    One where loops are slow: there, a step takes much longer than its dispatch.
+    The library that XLA's CPU backend calls for convolutions uses one thread. XLA's code for them takes
+    more time in all, but uses every core. Networks of convolutions have `convolutional = True`.
+
+    Args:
+      module: Class of the network's module.
     """
-    return 1 if loops_are_slow() else 50
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if not is_cpu() or cores == 1 or not getattr(module, "convolutional", False):
+        return None
+    options = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"}
+    try:  # another version of XLA need not know it
+        jax.jit(lambda: 0, compiler_options=options).lower().compile()
+    except jax.errors.JaxRuntimeError:
+        return None
+    return options

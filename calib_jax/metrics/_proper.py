@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from calib_jax import _cpu
 from calib_jax._arrays import (
     as_labels,
     as_logits,
@@ -277,7 +278,7 @@ def _lowest_nll(distance: jax.Array, own: jax.Array, weights: ArrayLike | None) 
         # A masked class (logit -inf) has p = 0, and 0 * -inf is no number.
         first = jnp.where(p > 0, p * distance, 0.0)
         second = jnp.where(p > 0, first * distance, 0.0)
-        total, first, second = _row_sums(p, first, second)
+        total, first, second = _cpu.row_sums(p, first, second)
         mean = first / total
         variance = second / total - mean**2
         return weighted_mean(mean - own, weights), beta * weighted_mean(variance, weights)
@@ -301,23 +302,6 @@ def _lowest_nll(distance: jax.Array, own: jax.Array, weights: ArrayLike | None) 
     low, high, at = (jnp.asarray(x, dtype) for x in (-16.0, 16.0, 0.0))
     start = _Search(low, high, at, high - low, jnp.asarray(False))
     return jnp.exp(jax.lax.while_loop(lambda state: ~state.finished, step, start).at)
-
-
-def _row_sums(*columns: jax.Array) -> tuple[jax.Array, ...]:
-    """Return the sum over the last axis of each array.
-
-    Of few classes in one pass, so that what they have in common is computed once; XLA's CPU backend does
-    not combine sums, but also does not vectorize such a pass, so that three are faster for many classes.
-    """
-    if columns[0].shape[-1] > 64:
-        return tuple(jnp.sum(column, axis=-1) for column in columns)
-    zero = jnp.zeros((), columns[0].dtype)
-
-    def add(a: tuple[jax.Array, ...], b: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        return tuple(x + y for x, y in zip(a, b, strict=True))
-
-    axis = columns[0].ndim - 1
-    return tuple(jax.lax.reduce(columns, (zero,) * len(columns), add, (axis,)))
 
 
 class _Search(NamedTuple):
