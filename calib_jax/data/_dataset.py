@@ -32,6 +32,7 @@ class Dataset:
       read: For a streamed set, a function `read(position, rng)` that returns the inputs of one example:
         with a generator as in training (random crop), with `None` as in evaluation.
       fingerprint: Hash of the files of a streamed set, whose inputs are not in memory.
+      revision: Commit of a set that is from the Hugging Face Hub.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Dataset:
     std: tuple[float, ...] | None = None
     read: Read | None = None
     fingerprint: str = ""
+    revision: str = ""
 
     def __post_init__(self) -> None:
         lengths = {"labels": len(self.labels), "ids": len(self.ids)}

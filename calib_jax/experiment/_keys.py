@@ -176,6 +176,9 @@ KEYS: Mapping[str, Key] = {
     "robustness.num_attacked": Key(0, "test images to attack; 0 for all", _NOT_NEGATIVE),
     "calibrate": Key(("temperature", "ets", "spline"), "calibrators, fitted on validation"),
     "plot_format": Key("png", "format of the files in plots/", _one_of(*report.PLOT_FORMATS)),
+    "interactive": Key(
+        True, "report.html has a figure with sliders, for which it embeds 5,000 rows"
+    ),
     "tensorboard": Key(False, "write TensorBoard files, too; needs the extra of that name"),
     "num_bootstrap": Key(500, "bootstrap samples of the intervals of a single run", _AT_LEAST_ONE),
 }

@@ -249,7 +249,14 @@ def _strength(name: str, size: int, severities=SEVERITIES, draws: int | None = N
     np.testing.assert_array_equal(order[0][far], order[1][far])
 
 
-@pytest.mark.parametrize("name", augment.CORRUPTIONS)
+def _slow_but(*default: str, names=augment.CORRUPTIONS) -> list:
+    """By default a few: the values of nearly all of them have an exact test above."""
+    return [pytest.param(n, marks=[] if n in default else [pytest.mark.slow]) for n in names]
+
+
+@pytest.mark.parametrize(
+    "name", _slow_but("shot_noise", "jpeg_compression", "gaussian_noise", "frost")
+)
 def test_as_strong_as_cifar10_c(name: str) -> None:
     costly = ("spatter", "frost", "fog", "elastic_transform")
     _strength(name, 32, (2,) if name in costly else (1, 4))
@@ -260,7 +267,9 @@ def test_as_strong_as_tiny_imagenet_c(name: str) -> None:
     _strength(name, 64, (5,))
 
 
-@pytest.mark.parametrize("name", ["gaussian_noise", "snow", "pixelate", "saturate"])
+@pytest.mark.parametrize(
+    "name", _slow_but("pixelate", names=["gaussian_noise", "snow", "pixelate", "saturate"])
+)
 def test_as_strong_as_imagenet_c(name: str) -> None:
     _strength(name, 224, (4,), 2)
 
@@ -269,8 +278,9 @@ def test_as_strong_as_imagenet_c(name: str) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", augment.CORRUPTIONS)
 def test_as_strong_as_published_at_every_severity(name: str, size: int) -> None:
-    # Drops at severity 1 are few: their PSNR has a standard deviation of 3 dB from draw to draw.
-    _strength(name, size, draws=64 if name == "spatter" else None)
+    # Drops at severity 1 are few: their PSNR has a standard deviation of 3.3 dB from draw to draw, so
+    # that 200 draws of each photograph make the mean known to 0.08 dB, as in the table.
+    _strength(name, size, draws=200 if name == "spatter" else None)
 
 
 def test_the_published_order_is_not_always_that_of_severity() -> None:

@@ -155,6 +155,8 @@ class Case:
       carry: the input that the function returns updated, to be carried through `lax.scan`.
       empty: whether n = 0 raises a `ValueError`.
       scenes: those in which value and gradient must be finite.
+      no_optimum: those of them in which a fit has none that it could reach (separable or wildly scaled
+        examples), so that rounding decides where it stops: eager and jit may differ.
       least: the smallest number of examples it takes.
       wide: whether it runs with 50,000 classes.
       memory: temporary memory allowed there, in multiples of the n K input in float32.
@@ -180,6 +182,7 @@ class Case:
     carry: str | None = None
     empty: bool = True
     scenes: tuple[str, ...] = tuple(SCENES)
+    no_optimum: tuple[str, ...] = ()
     least: int = 1
     wide: bool = True
     memory: float = 16.0
@@ -397,11 +400,8 @@ class Suite:
     @pytest.mark.slow
     @pytest.mark.parametrize("flag", ["x64", "strict", "rank", "nans"])
     @pytest.mark.parametrize("dtype", [*NARROW, jnp.float32, jnp.float64], ids=lambda d: d.__name__)
-    @pytest.mark.parametrize("scene", SCENES)
-    def test_grid(self, case: Case, scene: str, dtype: Any, flag: str) -> None:
-        if scene not in case.scenes:
-            pytest.skip(f"{case} is not defined there")
-        check_grid(case, scene, dtype, flag)
+    def test_grid(self, case: Case, dtype: Any, flag: str) -> None:
+        check_grid(case, dtype, flag)
 
 
 def check_types(case: Case) -> None:
@@ -535,18 +535,24 @@ def check_many_classes(case: Case, run: bool = False) -> None:
         chex.assert_tree_all_finite(program(inputs))
 
 
-def check_grid(case: Case, scene: str, dtype: Any, flag: str) -> None:
-    """One dtype, one scene, one flag: the eager and the jitted value, and the gradient."""
+def check_grid(case: Case, dtype: Any, flag: str) -> None:
+    """One dtype, one flag, all scenes: the eager and the jitted value, and the gradient."""
     flags = {
         "x64": jax.enable_x64(True),
         "strict": jax.numpy_dtype_promotion("strict"),
         "rank": jax.numpy_rank_promotion("raise"),
         "nans": jax.debug_nans(True),
     }
-    with flags[flag]:
-        inputs = case.make(batch(scene, n=max(case.least, 8)), dtype)
-        result = jax.jit(value_and_grad(case))(inputs)
-        chex.assert_tree_all_finite(result)
-        if "eager" in case.modes:
-            rtol = 1e-2 if case.result == "same" else 1e-4
-            chex.assert_trees_all_close(case(inputs), result[0], rtol=rtol, atol=rtol)
+    with flags[flag], jax.enable_x64(flag == "x64" or dtype == jnp.float64):
+        run = jax.jit(value_and_grad(case))  # compiled once: all scenes have one shape
+        for scene in case.scenes:
+            inputs = case.make(batch(scene, n=max(case.least, 8)), dtype)
+            result = run(inputs)
+            chex.assert_tree_all_finite(result)
+            if "eager" in case.modes:
+                rtol = 1e-2 if case.result == "same" else 1e-4
+                close = functools.partial(chex.assert_trees_all_close, rtol=rtol, atol=rtol)
+                eager = case(inputs)
+                chex.assert_tree_all_finite(eager)
+                if scene not in case.no_optimum:
+                    close(eager, result[0], custom_message=scene)
