@@ -1,8 +1,8 @@
 """What is done differently on the CPU, and why.
 
 XLA's CPU backend computes some operations much slower than their arithmetic needs. Each function here
-returns what the plain operation returns, in a form that is fast there; programs for other platforms contain
-the plain one (`jax.lax.platform_dependent`). `python -m benchmarks cpu` shows what each is worth.
+returns what the plain operation returns, in a form that is fast there; programs for other platforms have
+the plain one (`jax.lax.platform_dependent`). docs/performance.md says what each is worth.
 """
 
 import os
@@ -25,8 +25,8 @@ def is_cpu() -> bool:
 def argsort(keys: jax.Array) -> jax.Array:
     """Return int32 indices that sort int32 `keys` `[n]` in ascending order; ties keep their order.
 
-    A sort of two arrays calls a comparison function for each pair. One of 64-bit numbers, the key above its
-    index, does not, and has no ties.
+    A sort of two arrays calls a comparison function for each pair. One of 64-bit numbers, the key above
+    its index, does not, and has no ties.
     """
     return jax.lax.platform_dependent(keys, cpu=_argsort_packed, default=_argsort_plain)
 
@@ -90,16 +90,14 @@ def _sum_together(*columns: jax.Array) -> tuple[jax.Array, ...]:
 def relu(x: jax.Array) -> jax.Array:
     """Return `max(x, 0)`, whose gradient is computed from the result.
 
-    From `x`, XLA computes again for each use what `x` was computed from: in a residual network the sums of
-    a stage and their normalizations, for every weight gradient. The result is in memory in any case.
+    From `x`, XLA computes again for each use what `x` was computed from: in a residual network the sums
+    of a stage and their normalizations, for every weight gradient. The result is in memory in any case.
     """
     return jnp.where(x <= 0, 0, x)
 
 
 @relu.defjvp
-def _relu_jvp(
-    primals: tuple[jax.Array], tangents: tuple[jax.Array]
-) -> tuple[jax.Array, jax.Array]:
+def _relu_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
     y = relu(*primals)
     return y, jnp.where(y <= 0, 0, tangents[0])
 
@@ -156,9 +154,7 @@ _convolve.defvjp(_convolve_forward, _convolve_backward)
 def _plain(
     images: jax.Array, kernel: jax.Array, strides: tuple[int, int], padding: Pairs
 ) -> jax.Array:
-    return jax.lax.conv_general_dilated(
-        images, kernel, strides, padding, dimension_numbers=_NHWC
-    )
+    return jax.lax.conv_general_dilated(images, kernel, strides, padding, dimension_numbers=_NHWC)
 
 
 def _plain_gradients(
@@ -181,14 +177,12 @@ def _widened(
     Fewer than 32 features do not fill the registers. The kernels of the neighbors, each shifted by one
     column, are one kernel with zeros: more multiplications, but fewer instructions.
     """
-    rows, columns, channels, features = kernel.shape
+    _rows, columns, channels, features = kernel.shape
     count = 4 if channels <= 4 else 2
     width = images.shape[2] + sum(padding[1]) - columns + 1  # of the result
     if columns == 1 or features >= 32 or strides != (1, 1) or width % count:
         return _plain(images, kernel, strides, padding)
-    shifted = [
-        jnp.pad(kernel, ((0, 0), (i, count - 1 - i), (0, 0), (0, 0))) for i in range(count)
-    ]
+    shifted = [jnp.pad(kernel, ((0, 0), (i, count - 1 - i), (0, 0), (0, 0))) for i in range(count)]
     wide = _plain(images, jnp.concatenate(shifted, axis=-1), (1, count), padding)
     return wide.reshape(*wide.shape[:2], width, features)
 
@@ -221,7 +215,7 @@ def _kernel_gradient(
 ) -> jax.Array:
     """Compute the gradient of the kernel with the batch as channels, both arrays being transposed.
 
-    What automatic differentiation gives instead runs nearly 40 times slower inside a loop.
+    What automatic differentiation gives instead runs about 100 times slower inside a loop.
     """
     # As many zeros after the image as the result needs to have the kernel's size.
     pairs = tuple(
@@ -244,7 +238,7 @@ def _kernel_gradient(
 def steps_per_call(module: type) -> int:
     """Return the largest number of training steps in one call of the compiled program.
 
-    XLA's CPU backend computes the gradient of a convolution's kernel nearly 40 times slower inside a loop,
+    XLA's CPU backend computes the gradient of a convolution's kernel about 100 times slower in a loop,
     unless it is that of `convolve`. Networks without other convolutions have `fast_in_loops = True`.
 
     Args:

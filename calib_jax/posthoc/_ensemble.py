@@ -96,7 +96,7 @@ def _fit(data: FittingData) -> tuple[jax.Array, jax.Array]:
     own = take_label(distance, labels)
 
     def slope(log_scale: jax.Array) -> jax.Array:
-        """Return the derivative of the mean of `sum_k p_k^2 - 2 p_y + 1` by the logarithm of the scale."""
+        """Return the derivative of the mean of `sum_k p_k^2 - 2 p_y + 1` by the log of the scale."""
         scale = jnp.exp(log_scale)
         u, own_u = (jnp.maximum(scale * d, FLOOR) for d in (distance, own))
         e = jnp.exp(u)

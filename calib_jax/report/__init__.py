@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from calib_jax.report._group_tables import group_table as group_table
     from calib_jax.report._group_tables import outcomes as outcomes
     from calib_jax.report._loss_plots import plot_focal_losses as plot_focal_losses
-    from calib_jax.report._types import PLOT_FORMATS as PLOT_FORMATS
     from calib_jax.report._page import Picture as Picture
     from calib_jax.report._page import Section as Section
     from calib_jax.report._page import save_plot as save_plot
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from calib_jax.report._table import metric_table as metric_table
     from calib_jax.report._training_plots import plot_curves as plot_curves
     from calib_jax.report._training_plots import plot_labels as plot_labels
+    from calib_jax.report._types import PLOT_FORMATS as PLOT_FORMATS
     from calib_jax.report._verdict import difference_table as difference_table
     from calib_jax.report._verdict import verdict as verdict
 

@@ -140,9 +140,7 @@ class Trainer:
         self._reshard = jax.jit(
             lambda *x: x, out_shardings=(self.shardings.method_state, replicated)
         )
-        self._logits = jax.jit(
-            self._predict, out_shardings=replicated, compiler_options=options
-        )
+        self._logits = jax.jit(self._predict, out_shardings=replicated, compiler_options=options)
         self._programs = {"train": self.advance, "predict": self._logits}
         self.validation_metrics = jax.jit(_validation_metrics)
         self.bucket_evaluator = BucketEvaluator(self.network, self.mesh)
