@@ -124,9 +124,11 @@ def convolve(
 def _convolve(
     images: jax.Array, kernel: jax.Array, strides: tuple[int, int], padding: Pairs
 ) -> jax.Array:
-    settings = {"strides": strides, "padding": padding}
     return jax.lax.platform_dependent(
-        images, kernel, cpu=partial(_widened, **settings), default=partial(_plain, **settings)
+        images,
+        kernel,
+        cpu=partial(_widened, strides=strides, padding=padding),
+        default=partial(_plain, strides=strides, padding=padding),
     )
 
 
@@ -139,12 +141,11 @@ def _convolve_forward(
 def _convolve_backward(
     strides: tuple[int, int], padding: Pairs, kept: tuple[jax.Array, jax.Array], slope: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    settings = {"strides": strides, "padding": padding}
     return jax.lax.platform_dependent(
         *kept,
         slope,
-        cpu=partial(_cpu_gradients, **settings),
-        default=partial(_plain_gradients, **settings),
+        cpu=partial(_cpu_gradients, strides=strides, padding=padding),
+        default=partial(_plain_gradients, strides=strides, padding=padding),
     )
 
 

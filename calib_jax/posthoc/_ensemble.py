@@ -120,7 +120,7 @@ class _Search(NamedTuple):
     slope: jax.Array
     last: jax.Array
     longest: jax.Array
-    count: jax.Array
+    steps: jax.Array
 
 
 def _minimize_scalar(slope: Callable[[jax.Array], jax.Array], start: jax.Array) -> jax.Array:
@@ -137,10 +137,10 @@ def _minimize_scalar(slope: Callable[[jax.Array], jax.Array], start: jax.Array) 
         move = -here / jnp.maximum(jnp.abs(curvature), 1e-30)
         longest = jnp.where(move * search.last < 0, search.longest / 2, search.longest)
         move = jnp.clip(move, -longest, longest)
-        return _Search(search.at + move, here, move, longest, search.count + 1)
+        return _Search(search.at + move, here, move, longest, search.steps + 1)
 
     def unfinished(search: _Search) -> jax.Array:
-        return (jnp.abs(search.last) > close) & (search.count < 50)
+        return (jnp.abs(search.last) > close) & (search.steps < 50)
 
     here, one = slope(start), jnp.ones_like(start)
     probe = jnp.where(here > 0, -0.1, 0.1).astype(start.dtype)
