@@ -24,6 +24,7 @@ from calib_jax.data._goemotions import goemotions
 from calib_jax.data._image_folder import image_folder
 from calib_jax.data._imagenet import imagenet
 from calib_jax.data._imagenet_c import corrupted_patterns, imagenet_c
+from calib_jax.data._known_truth import known_truth
 from calib_jax.data._newsgroups import newsgroups
 from calib_jax.data._npz import npz
 from calib_jax.data._pairs import mnli, msrp, qqp, snli, twitter_ppdb
@@ -68,6 +69,7 @@ _READERS: dict[str, Reader] = {
     "isear": isear,
     "emotion_stimulus": emotion_stimulus,
     "newsgroups": newsgroups,
+    "known_truth": known_truth,
     **_FORMATS,
 }
 FORMATS = tuple(_FORMATS)

@@ -103,7 +103,14 @@ def evaluate(
     0.667
     """
     candidates = calibrated_candidates(test, validation, calibrators, seed, progress)
-    return measure(candidates, test.labels, seed=seed, num_samples=num_samples, progress=progress)
+    return measure(
+        candidates,
+        test.labels,
+        label_probs=test.label_probs,
+        seed=seed,
+        num_samples=num_samples,
+        progress=progress,
+    )
 
 
 def compare(
@@ -186,6 +193,7 @@ def align_classes(predictions: Predictions, reference: Predictions) -> Predictio
         logits=predictions.logits[:, order],
         labels=np.argsort(order).astype(np.int32)[predictions.labels],
         label_names=new,
+        label_probs=None if predictions.label_probs is None else predictions.label_probs[:, order],
     )
 
 
@@ -240,6 +248,7 @@ def measure(
     candidates: Sequence[Candidate],
     labels: ArrayLike,
     *,
+    label_probs: ArrayLike | None = None,
     seed: int = 0,
     num_samples: int | None = None,
     progress: Callable[[str], None] | None = None,
@@ -249,6 +258,8 @@ def measure(
     Args:
       candidates: Predictions; all others are compared with the first.
       labels: Classes `[n]`.
+      label_probs: True distribution p(y|x) of each label `[n, num_classes]`, if it is known: metrics
+        against it are added.
       seed: Seed of the bootstrap.
       num_samples: As in `evaluate`.
       progress: As in `evaluate`.
@@ -262,6 +273,8 @@ def measure(
     for candidate in candidates:
         note(f"metrics of {candidate.name}")
         summary = metrics.summary(candidate.logits, labels, check=False)
+        if label_probs is not None:
+            summary |= metrics.truth_summary(candidate.logits, label_probs, check=False)
         values.append({key: float(value) for key, value in summary.items()})
         rows.append(Rows(*(np.asarray(x) for x in _row_statistics(candidate.logits, labels))))
     num_samples = num_samples or default_num_samples(len(labels))

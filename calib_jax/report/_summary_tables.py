@@ -20,6 +20,7 @@ _COMPACT = (
     "ece",
     "ece_mass",
     "smooth_ece",
+    "true_ece",
     "classwise_ece",
     "aurc",
 )

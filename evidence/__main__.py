@@ -1,0 +1,48 @@
+"""`python -m evidence COMMAND`: train on known truth, test the claims, measure the estimators."""
+
+import argparse
+import json
+import pathlib
+
+from calib_jax._io import write_atomic
+from evidence import _claims, _estimators, _train
+
+_RESULTS = pathlib.Path(__file__).parent.parent / "docs" / "results"
+_EPILOG = """\
+examples:
+  python -m evidence train runs/evidence                  all sources, sizes and noise levels
+  python -m evidence train runs/evidence --source texts   one of them
+  python -m evidence claims runs/evidence                 tested claims to docs/results
+  python -m evidence estimators                           ECE estimators and calibrators by size
+"""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m evidence",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=("train", "claims", "estimators"))
+    parser.add_argument("runs", nargs="?", type=pathlib.Path, default=pathlib.Path("runs/evidence"))
+    parser.add_argument("--source", choices=_train.SOURCES, action="append", help="default: all")
+    parser.add_argument("--out", type=pathlib.Path, default=_RESULTS, help="default: docs/results")
+    options = parser.parse_args(arguments)
+    sources = options.source or list(_train.SOURCES)
+    if options.command == "train":
+        _train.train(options.runs, sources)
+        return
+    options.out.mkdir(parents=True, exist_ok=True)
+    if options.command == "estimators":
+        _estimators.write(options.out)
+        return
+    for source in sources:
+        if any(options.runs.glob(f"{source}_*")):
+            content = json.dumps(_claims.collect(options.runs, source), separators=(",", ":"))
+            write_atomic(options.out / f"known_truth_{source}.json", content + "\n")
+    print(_claims.write_claims(options.out))
+
+
+if __name__ == "__main__":
+    main()
