@@ -27,11 +27,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("command", choices=("train", "claims", "estimators"))
     parser.add_argument("runs", nargs="?", type=pathlib.Path, default=pathlib.Path("runs/evidence"))
     parser.add_argument("--source", choices=_train.SOURCES, action="append", help="default: all")
+    parser.add_argument("--cell", type=int, choices=range(4), help="size and noise; default: all")
     parser.add_argument("--out", type=pathlib.Path, default=_RESULTS, help="default: docs/results")
     options = parser.parse_args(arguments)
     sources = options.source or list(_train.SOURCES)
     if options.command == "train":
-        _train.train(options.runs, sources)
+        _train.train(options.runs, sources, options.cell)
         return
     options.out.mkdir(parents=True, exist_ok=True)
     if options.command == "estimators":
