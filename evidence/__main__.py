@@ -5,7 +5,7 @@ import json
 import pathlib
 
 from calib_jax._io import write_atomic
-from evidence import _claims, _estimators, _train
+from evidence import _claims, _docs, _estimators, _fresh, _train
 
 _RESULTS = pathlib.Path(__file__).parent.parent / "docs" / "results"
 _EPILOG = """\
@@ -13,7 +13,9 @@ examples:
   python -m evidence train runs/evidence                  all sources, sizes and noise levels
   python -m evidence train runs/evidence --source texts   one of them
   python -m evidence claims runs/evidence                 tested claims to docs/results
+  python -m evidence fresh runs/evidence                  test rows against a million fresh draws
   python -m evidence estimators                           ECE estimators and calibrators by size
+  python -m evidence docs                                 their tables to docs/results.md
 """
 
 
@@ -24,7 +26,7 @@ def main(arguments: list[str] | None = None) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("command", choices=("train", "claims", "estimators"))
+    parser.add_argument("command", choices=("train", "claims", "fresh", "estimators", "docs"))
     parser.add_argument("runs", nargs="?", type=pathlib.Path, default=pathlib.Path("runs/evidence"))
     parser.add_argument("--source", choices=_train.SOURCES, action="append", help="default: all")
     parser.add_argument("--cell", type=int, choices=range(4), help="size and noise; default: all")
@@ -34,7 +36,14 @@ def main(arguments: list[str] | None = None) -> None:
     if options.command == "train":
         _train.train(options.runs, sources, options.cell)
         return
+    if options.command == "docs":
+        path = _docs.DOCS / "results.md"
+        write_atomic(path, _docs.with_tables(path.read_text(), _docs.tables(options.out)))
+        return
     options.out.mkdir(parents=True, exist_ok=True)
+    if options.command == "fresh":
+        print(_fresh.write(options.runs, options.out))
+        return
     if options.command == "estimators":
         _estimators.write(options.out)
         return

@@ -2,12 +2,13 @@
 
 import json
 import pathlib
+import runpy
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from evidence import _claims, _train
+from evidence import _claims, _docs, _train
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -83,8 +84,6 @@ def test_a_claim_is_tested_on_the_mean_over_cells() -> None:
 
 
 def test_hypotheses_name_methods_of_the_config() -> None:
-    import runpy
-
     get_config = runpy.run_path(str(_train._CONFIG))["get_config"]
     hypotheses = json.loads(_claims.HYPOTHESES.read_text())
     assert len({claim["id"] for claim in hypotheses}) == len(hypotheses)
@@ -93,3 +92,13 @@ def test_hypotheses_name_methods_of_the_config() -> None:
         names = config.method.name.split(",")
         assert {claim["method"], claim["against"]} <= set(names), claim["id"]
         assert claim["split"] == "test" or config.data.shift
+
+
+def test_tables_of_the_docs_are_those_of_the_numbers() -> None:
+    folder, text = ROOT / "docs" / "results", (ROOT / "docs" / "results.md").read_text()
+    tested = _claims.evaluate_claims(
+        _claims.read(folder), json.loads(_claims.HYPOTHESES.read_text())
+    )
+    stored = json.loads((folder / "claims.json").read_text())
+    assert json.loads(json.dumps(tested)) == stored
+    assert _docs.with_tables(text, _docs.tables(folder)) == text
