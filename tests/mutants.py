@@ -6,10 +6,10 @@
 A development tool, not a test. All of `losses` and `targets` and a seeded sample of the other rooms,
 stratified by file, are tried; what `--out` already holds is not tried again.
 
-First the tests of the rooms run once and record which of them execute which lines (`--out` with the
-suffix `.lines.json`). Each mutant is then tried with the cheapest tests that execute its line, in a
-process that imports the package again for every mutant; nothing is forked, which could deadlock JAX. A
-mutant that passes is tried once more, in a process of its own, with all tests of its room.
+First the tests of each room run once and record which of them execute which lines (`--out` with the
+room and `.json` as its suffix). Each mutant is then tried with the tests that execute its line,
+cheapest first, in a process that imports the package again for every mutant; nothing is forked, which
+could deadlock JAX. `--control` runs the tests that noticed a mutant without any: all have to pass.
 """
 
 import argparse
@@ -34,7 +34,9 @@ ALL = ("losses", "targets")  # every mutant of these is tried
 SAMPLED = ("augment", "dynamics", "methods", "metrics", "posthoc")
 ROOMS = (*ALL, *SAMPLED)
 TIMEOUT = 900  # seconds; a mutant that never ends is noticed
-CHEAPEST = 4  # tests of a line that are tried first
+SECONDS = (
+    150  # of tests for one mutant, as recorded (with tracing, several times as long as without)
+)
 BATCH = 40  # mutants of one process
 
 OPERATORS: dict[type, str] = {
@@ -172,11 +174,10 @@ def tests_of(path: str, clone: pathlib.Path) -> list[str]:
     room, stem = path.split("/")[1], pathlib.Path(path).stem.lstrip("_")
     files = sorted((clone / "tests" / room).glob("test_*.py"))
     files.sort(key=lambda p: not (stem in p.stem or p.stem[5:] in stem))
-    numerics = clone / "tests" / "numerics" / f"test_{room}.py"
-    return [str(p.relative_to(clone)) for p in (*files, numerics) if p.exists()]
+    return [str(p.relative_to(clone)) for p in files]
 
 
-def run_pytest(*arguments: str, plugins: tuple[Any, ...] = ()) -> int:
+def run_pytest(*arguments: str, plugins: tuple[Any, ...] = ()) -> None:
     """Run tests in this process, with the package and the tests imported anew."""
     here = str(pathlib.Path.cwd())
     for name, module in list(sys.modules.items()):
@@ -194,7 +195,25 @@ def run_pytest(*arguments: str, plugins: tuple[Any, ...] = ()) -> int:
         contextlib.redirect_stdout(nothing),
         contextlib.redirect_stderr(nothing),
     ):
-        return int(pytest.main([*options, *mode, *arguments], plugins=list(plugins)))
+        pytest.main([*options, *mode, *arguments], plugins=list(plugins))
+
+
+class Outcomes:
+    """A pytest plugin: the tests that passed, and those that failed or could not be collected."""
+
+    def __init__(self) -> None:
+        self.passed: set[str] = set()
+        self.failed: list[str] = []
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.failed.append(report.nodeid)
+        elif report.when == "call" and report.passed:
+            self.passed.add(report.nodeid)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self.failed.append(report.nodeid)
 
 
 class LineRecorder:
@@ -206,9 +225,6 @@ class LineRecorder:
         self._lines: set[str] = set()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        import jax
-
-        jax.clear_caches()  # or only the first test would trace a function
         self._lines, self._start = set(), time.process_time()
         sys.settrace(self._trace)
 
@@ -225,26 +241,51 @@ class LineRecorder:
 
 
 def record_lines(room: str) -> None:
-    """Print, for each line of a room, the cheapest tests of the room that execute it."""
-    recorder = LineRecorder()
-    run_pytest(*tests_of(f"calib_jax/{room}/_", pathlib.Path.cwd()), plugins=(recorder,))
-    by_line: dict[str, list[str]] = {}
-    for _, nodeid, lines in sorted(recorder.tests):
+    """Print the seconds of a room's tests, and for each line those that execute it, cheapest first."""
+    recorder, outcomes = LineRecorder(), Outcomes()
+    files = tests_of(f"calib_jax/{room}/_", pathlib.Path.cwd())
+    run_pytest(*files, plugins=(recorder, outcomes))
+    passed = sorted(test for test in recorder.tests if test[1] in outcomes.passed)
+    by_line: dict[str, list[int]] = {}
+    for number, (_, _, lines) in enumerate(passed):
         for line in lines:
-            tests = by_line.setdefault(line, [])
-            if len(tests) < CHEAPEST:
-                tests.append(nodeid)
-    print(json.dumps(by_line))
+            by_line.setdefault(line, []).append(number)
+    tests = [(round(seconds, 3), name) for seconds, name, _ in passed]
+    print(json.dumps({"tests": tests, "lines": by_line, "failed": outcomes.failed}))
+
+
+def tests_for(mutant: Mutant, recorded: dict[str, Any]) -> list[str]:
+    """Return the tests that execute a mutant's line, cheapest first, up to `SECONDS`.
+
+    Some lines of a statement are not executed on their own account, so lines shortly before it count;
+    a line that runs at import is tried with all tests of its file.
+    """
+    lines = (f"{mutant.path}:{mutant.line - n}" for n in range(8))
+    numbers = next((recorded["lines"][line] for line in lines if line in recorded["lines"]), None)
+    if numbers is None:
+        of_file = [v for k, v in recorded["lines"].items() if k.startswith(f"{mutant.path}:")]
+        numbers = sorted(set().union(*of_file))
+    tests, total = [], 0.0
+    for number in numbers:
+        seconds, name = recorded["tests"][number]
+        total += seconds
+        if total < SECONDS or not tests:
+            tests.append(name)
+    return tests
 
 
 def try_batch() -> None:
-    """Try the mutants on standard input, one JSON each with its tests; print an outcome for each."""
+    """Try the mutants on standard input, one JSON each with its tests; print an outcome for each.
+
+    An outcome is the number of tests that passed and, if one failed, its name.
+    """
     for line in sys.stdin:
         row = json.loads(line)
         mutant = Mutant(*(row[name] for name in Mutant._fields))
+        outcomes = Outcomes()
         with changed(mutant, pathlib.Path.cwd()):
-            code = run_pytest("-x", *row["tests"])
-        print("missed" if code in (0, 5) else "noticed", flush=True)
+            run_pytest("-x", *row["tests"], plugins=(outcomes,))
+        print(json.dumps([len(outcomes.passed), *outcomes.failed[:1]]), flush=True)
 
 
 @contextlib.contextmanager
@@ -285,33 +326,23 @@ class Worker:
     def environment(self) -> dict[str, str]:
         return os.environ | {"PYTHONPATH": str(self.clone), "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def try_one(self, mutant: Mutant, by_line: dict[str, list[str]]) -> str:
-        """Return "noticed", "timeout", "missed" or "invalid" (no valid Python)."""
+    def try_one(self, mutant: Mutant, recorded: dict[str, Any]) -> dict[str, Any]:
+        """Return the outcome ("noticed", "timeout", "missed", "invalid"), and by which test."""
         if not is_valid(mutant):
-            return "invalid"
-        # Some lines of a statement are not executed on their own account; try those before.
-        lines = (f"{mutant.path}:{mutant.line - n}" for n in range(8))
-        tests = next((by_line[line] for line in lines if line in by_line), [])
-        outcome = self.try_tests(mutant, tests) if tests else "missed"
-        if outcome != "missed":
-            return outcome
-        files = tests_of(mutant.path, self.clone)
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
-        with changed(mutant, self.clone):
-            try:
-                done = subprocess.run(
-                    command,
-                    cwd=self.clone,
-                    env=self.environment,
-                    capture_output=True,
-                    timeout=TIMEOUT,
-                )
-            except subprocess.TimeoutExpired:
-                return "timeout"
-        return "missed" if done.returncode in (0, 5) else "noticed"
+            return {"outcome": "invalid"}
+        tests = tests_for(mutant, recorded)
+        if not tests:
+            return {"outcome": "missed", "tests": 0}
+        answer = self.try_tests(mutant, tests)
+        if answer is None:
+            return {"outcome": "timeout"}
+        passed, *failed = answer
+        if failed:
+            return {"outcome": "noticed", "by": failed[0]}
+        return {"outcome": "missed", "tests": passed}
 
-    def try_tests(self, mutant: Mutant, tests: list[str]) -> str:
-        """Try a mutant with some tests in the long-lived process."""
+    def try_tests(self, mutant: Mutant, tests: list[str]) -> list[Any] | None:
+        """Try a mutant with some tests in the long-lived process; None if it had to be ended."""
         if self.process is None or self.tried >= BATCH:
             self.stop()
             self.process = subprocess.Popen(
@@ -334,10 +365,10 @@ class Worker:
         answer = self.process.stdout.readline().strip()
         watchdog.cancel()
         if answer:
-            return answer
+            return list(json.loads(answer))
         self.stop()  # killed by the watchdog or by the mutant
         subprocess.run(["git", "checkout", "-q", "."], cwd=self.clone, check=True)
-        return "timeout"
+        return None
 
     def stop(self) -> None:
         if self.process is not None:
@@ -346,24 +377,27 @@ class Worker:
             self.process = None
 
 
-def run(mutants: list[Mutant], out: pathlib.Path, workers: int) -> None:
-    """Try the mutants that `out` does not hold yet and append their outcomes."""
+def run(mutants: list[Mutant], out: pathlib.Path, workers: int, limit: int | None) -> None:
+    """Try the mutants that `out` does not hold yet, at most `limit`, and append their outcomes."""
     done = {_key(row) for row in _rows(out)}
     waiting = [m for m in mutants if _key(m._asdict()) not in done]
     print(f"{len(mutants)} mutants, {len(waiting)} to try", flush=True)
+    waiting = waiting[:limit]
     with tempfile.TemporaryDirectory() as folder:
         pool: queue.Queue[Worker] = queue.Queue()
         for number in range(workers):
             pool.put(Worker(pathlib.Path(folder, str(number)).resolve()))
-        by_line = _lines(out.with_suffix(".lines.json"), pool, workers)
+        recorded = _recorded(out, pool, workers)
         lock = threading.Lock()
 
         def one(mutant: Mutant) -> None:
             worker = pool.get()
-            outcome = worker.try_one(mutant, by_line)
+            start = time.monotonic()
+            outcome = worker.try_one(mutant, recorded[mutant.path.split("/")[1]])
+            outcome["seconds"] = round(time.monotonic() - start, 1)
             pool.put(worker)
             with lock, out.open("a") as file:
-                file.write(json.dumps(mutant._asdict() | {"outcome": outcome}) + "\n")
+                file.write(json.dumps(mutant._asdict() | outcome) + "\n")
                 print(f"{outcome}: {mutant.path}:{mutant.line} {mutant.what}", flush=True)
 
         with concurrent.futures.ThreadPoolExecutor(workers) as threads:
@@ -372,29 +406,35 @@ def run(mutants: list[Mutant], out: pathlib.Path, workers: int) -> None:
             pool.get().stop()
 
 
-def _lines(path: pathlib.Path, pool: "queue.Queue[Worker]", workers: int) -> dict[str, list[str]]:
-    """Return the cheapest tests of each line, recorded once and kept in a file."""
-    if path.exists():
-        return dict(json.loads(path.read_text()))
+def _recorded(out: pathlib.Path, pool: "queue.Queue[Worker]", workers: int) -> dict[str, Any]:
+    """Return what `record_lines` prints for each room, recorded once and kept in a file of its own."""
 
-    def record(room: str) -> dict[str, list[str]]:
-        worker = pool.get()
-        command = worker.command("--record", room)
-        try:
-            done = subprocess.run(
-                command, cwd=worker.clone, env=worker.environment, capture_output=True, check=True
-            )
-        finally:
+    def record(room: str) -> dict[str, Any]:
+        path = out.with_suffix(f".{room}.json")
+        if not path.exists():
+            worker = pool.get()
+            command = worker.command("--record", room)
+            options: Any = {"cwd": worker.clone, "env": worker.environment}
+            done = subprocess.run(command, capture_output=True, check=True, **options)
             pool.put(worker)
-        print(f"recorded {room}", flush=True)
-        return dict(json.loads(done.stdout))
+            path.write_bytes(done.stdout)
+        recorded = dict(json.loads(path.read_text()))
+        print(f"{room}: {len(recorded['tests'])} tests, failed: {recorded['failed']}", flush=True)
+        return recorded
 
-    by_line: dict[str, list[str]] = {}
     with concurrent.futures.ThreadPoolExecutor(workers) as threads:
-        for room, lines in zip(ROOMS, threads.map(record, ROOMS), strict=True):
-            by_line |= {k: v for k, v in lines.items() if k.startswith(f"calib_jax/{room}/")}
-    path.write_text(json.dumps(by_line))
-    return by_line
+        return dict(zip(ROOMS, threads.map(record, ROOMS), strict=True))
+
+
+def control(out: pathlib.Path) -> str:
+    """Run the tests that noticed mutants twice without a mutant and return those that fail."""
+    tests = sorted({row["by"] for row in _rows(out) if "by" in row and "::" in row["by"]})
+    failed: set[str] = set()
+    for _ in range(2):
+        outcomes = Outcomes()
+        run_pytest(*tests, plugins=(outcomes,))
+        failed.update(outcomes.failed)
+    return f"{len(tests)} tests without a mutant, failed: {sorted(failed)}"
 
 
 def report(out: pathlib.Path) -> str:
@@ -425,9 +465,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=pathlib.Path, default="mutants.jsonl")
     parser.add_argument("--sample", type=int, default=300)
+    parser.add_argument("--limit", type=int, help="of mutants to try now; the next run goes on")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--control", action="store_true")
     parser.add_argument("--record", metavar="ROOM", help=argparse.SUPPRESS)
     parser.add_argument("--batch", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -435,9 +477,11 @@ def main() -> None:
         return record_lines(arguments.record)
     if arguments.batch:
         return try_batch()
+    if arguments.control:
+        return print(control(arguments.out))
     if not arguments.report:
         mutants = chosen(arguments.sample, arguments.seed)
-        run(mutants, arguments.out, arguments.workers)
+        run(mutants, arguments.out, arguments.workers, arguments.limit)
     print(report(arguments.out))
 
 

@@ -1,25 +1,30 @@
 """docs/papers.md: every command can begin, and every table and figure has a row."""
 
+import dataclasses
 import pathlib
 import re
 import shlex
 import sys
 from unittest import mock
 
+import numpy as np
 import pytest
 from absl import flags
 from config_cases import fake, without_weights
 from config_cases import fake_data as fake_data
 from ml_collections import config_flags
 
-from calib_jax import experiment
+from calib_jax import data, experiment
 from calib_jax.experiment._recipe import phases
+from calib_jax.llm import __main__ as llm
 
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
 ROOT = pathlib.Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "papers.md").read_text()
 # One command may be written for several configs: "`…cifar10.py:resnet50 …`; likewise `:resnet110`".
 COMMANDS = sorted(set(re.findall(r"`python -m calib_jax\.main (--config [^`]+)`", TEXT)))
+ASKED = sorted(set(re.findall(r"`python -m calib_jax\.llm ([^`]+)`", TEXT)))
+SCRIPTS = sorted(set(re.findall(r"`python -c \"([^`]+)\"`", TEXT)))
 COMPARISONS = sorted(set(re.findall(r"`python -m calib_jax\.main (--compare [^`]+)`", TEXT)))
 
 
@@ -70,6 +75,39 @@ def test_comparisons_are_of_workdirs_that_a_command_makes(command: str) -> None:
         config = _parse(COMMANDS[0]).config
         for key in values.by.split("."):
             config = config[key]
+
+
+def _posts(name: str, split: str, data_dir=None, **options) -> data.Dataset:
+    """Two texts of each class, others in each split."""
+    few = fake(name, split)
+    labels = np.repeat(np.arange(few.num_classes, dtype=np.int32), 2)
+    text = np.array([f"post {i} of {split}" for i in range(len(labels))], object)
+    ids = np.arange(len(labels), dtype=np.int32)
+    return dataclasses.replace(few, inputs={"text": text}, labels=labels, ids=ids)
+
+
+@pytest.mark.parametrize("shots", ["", "--shots 2"])
+@pytest.mark.parametrize("command", ASKED)
+def test_dry_run_of_language_models(command: str, shots: str, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(data, "load", _posts)
+    assert llm.main([*shlex.split(f"{command} {shots}"), "--dry_run"]) == 0
+    shown = capsys.readouterr().out
+    assert "12 requests" in shown
+    assert shown.count("of train") == (12 if shots else 0)
+
+
+@pytest.mark.parametrize("code", SCRIPTS)
+def test_scripts_run(code: str, fake_data, monkeypatch, tmp_path, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    printed = capsys.readouterr().out
+    assert "Counter({" in printed or (tmp_path / "losses.png").stat().st_size > 10_000
+
+
+def test_commands_of_every_kind_are_found() -> None:
+    kinds = (COMMANDS, COMPARISONS, ASKED, SCRIPTS)
+    assert sum(map(len, kinds)) == len(set(re.findall(r"`(python -[mc] [^`]+)`", TEXT))) - 1
+    assert all(kinds)  # the one left out is that of the measured hours
 
 
 # The tables and figures of each paper, in its numbering.

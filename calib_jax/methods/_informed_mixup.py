@@ -140,15 +140,9 @@ def informed_mixup(
         features, model_state = apply.features(params, embeddings, batch.inputs, features_key)
         logits = apply.head(params, features, head_key)
         labels = targets.smooth(batch.labels, logits.shape[-1], smoothing, "others")
+        outputs = Outputs(embeddings, features, logits)
         nearest, farthest = search.find(
-            search_key,
-            apply,
-            params,
-            batch,
-            Outputs(embeddings, features, logits),
-            labels,
-            state.stored,
-            state.bank,
+            search_key, apply, params, batch, outputs, labels, state.stored, state.bank
         )
         shape = () if lam == "step" else batch.labels.shape
         ratio = jax.random.beta(lam_key, alpha, alpha, shape)
@@ -157,11 +151,8 @@ def informed_mixup(
             return batch_loss(inner, z, y, state.objective, batch.weights)
 
         def mixed_loss(partner: Partners) -> jax.Array:
-            z, y = (
-                targets.mix(logits, partner.logits, ratio),
-                targets.mix(labels, partner.labels, ratio),
-            )
-            return mean_loss(z, y)
+            mixed_logits = targets.mix(logits, partner.logits, ratio)
+            return mean_loss(mixed_logits, targets.mix(labels, partner.labels, ratio))
 
         value = (1 - similar - dissimilar) * mean_loss(logits, batch.labels)
         if similar:

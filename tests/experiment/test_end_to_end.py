@@ -123,10 +123,12 @@ def test_the_same_again_does_nothing(compared: tuple[pathlib.Path, str]) -> None
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-# Their programs take long to compile; tests/methods has quicker ones of the same code.
-_LONG = ("augmix", "augmix_jsd", "augmix_autolabel", "mixup_autolabel", "randaug_autolabel")
+# By default one of a kind: coupled losses, mixing, phases, a teacher, contrast, augmentation, attacks.
+# All are built and lowered in tests/test_lowering.py, and tests/methods has small ones of the same code.
+_DEFAULT = ("mmce", "mixup", "aum_mixup", "csd", "lcl", "randaug", "ccat")
 _NAMES = [
-    pytest.param(name, marks=[pytest.mark.slow] if name in _LONG else []) for name in methods.NAMES
+    pytest.param(name, marks=[] if name in _DEFAULT else [pytest.mark.slow])
+    for name in methods.NAMES
 ]
 
 
@@ -195,9 +197,9 @@ def _nll_after_best_temperature(logits: np.ndarray, labels: np.ndarray) -> float
 @pytest.mark.parametrize(
     ("metric", "oracle", "sign"),
     [
-        ("val/nll", _nll, 1),
+        pytest.param("val/nll", _nll, 1, marks=pytest.mark.slow),
         ("val/refinement", _nll_after_best_temperature, 1),
-        ("val/accuracy", _accuracy, -1),
+        pytest.param("val/accuracy", _accuracy, -1, marks=pytest.mark.slow),
         ("val/f1", _macro_f1, -1),
     ],
 )

@@ -39,8 +39,6 @@ def test_at_one_moment_after_the_other(
         ("writing_checkpoint", 3),
         ("after_epoch", 1),
         ("writing_line", 1),
-        ("after_epoch", 2),
-        ("writing_checkpoint", 1),
         ("judging", 1),
     ]:
         done = command(*every_step, interrupt=[(moment, number, "SIGKILL")], light=True)

@@ -12,8 +12,11 @@ from experiment import small
 from calib_jax import experiment, train
 
 SEEDS = [0, 5, 2]
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("mmce", "mixup", "lcl")]
-METHODS = ("adafocal", "aum_mixup", "randaug_autolabel", *SLOW)
+SLOW = [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("randaug_autolabel", "mmce", "mixup", "lcl")
+]
+METHODS = ("adafocal", "aum_mixup", *SLOW)
 
 
 def assert_close(a: Any, b: Any) -> None:
