@@ -20,8 +20,8 @@ Json = dict[str, Any]
 _POPULATION = 1_000_000
 _FINE = 1000  # bins of the population's true error
 # Number of examples -> how many samples of that size.
-SIZES = {100: 400, 300: 400, 1000: 400, 3000: 200, 10_000: 100, 30_000: 50, 100_000: 30}
-FIT_SIZES = {100: 20, 300: 20, 1000: 10, 3000: 10, 10_000: 5}
+SIZES = {100: 200, 300: 200, 1000: 200, 3000: 100, 10_000: 50, 30_000: 20, 100_000: 10}
+FIT_SIZES = {100: 10, 300: 10, 1000: 5, 3000: 5, 10_000: 3}
 _NUM_TEST, _POOL = 50_000, 200_000
 CALIBRATORS = [name for name in posthoc.CALIBRATORS if name not in ("platt", "beta")]  # two classes
 # Sharpness of the logarithm of the true posterior, and weight of a random function added to it.
