@@ -11,12 +11,16 @@ import jax
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 
 
-def keep_compiled() -> None:
-    """Keep compiled programs on disk, so that the second run of a command starts at once."""
+def keep_compiled(least_seconds: float = 0.1) -> None:
+    """Keep compiled programs on disk, so that the second run of a command starts at once.
+
+    Args:
+      least_seconds: Time of compilation below which a program is not worth a file.
+    """
     default = pathlib.Path.home() / ".cache" / "calib_jax" / "compiled"
     folder = os.environ.get("JAX_COMPILATION_CACHE_DIR", str(default))
     jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", least_seconds)
 
 
 def keep_memory() -> None:

@@ -51,7 +51,7 @@ def _run(argv: list[str]) -> None:
     from calib_jax import _startup, evaluation, posthoc  # here, so that Ctrl-C finds a handler
 
     _startup.keep_memory()
-    _startup.keep_compiled()
+    _startup.keep_compiled(least_seconds=0.0)  # many small programs: a second of four
     if argv[:1] == ["apply"]:
         arguments = _apply_parser().parse_args(argv[1:])
         evaluation.run_apply(arguments.calibrator, arguments.predictions, arguments.out)
@@ -60,6 +60,7 @@ def _run(argv: list[str]) -> None:
     options = vars(arguments)
     paths = options.pop("predictions")
     names = [name.strip() for name in options.pop("calibrate").split(",") if name.strip()]
+    names = list(dict.fromkeys(names))
     options["out"] = arguments.out or pathlib.Path("runs", pathlib.Path(paths[0]).stem)
     evaluation.run_evaluation(paths, calibrators=names, **options)
 

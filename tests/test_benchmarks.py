@@ -252,7 +252,7 @@ def benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 

@@ -127,6 +127,21 @@ def test_probabilities_called_logits_are_recognized() -> None:
     assert "probabilities" in check_predictions("logits", _softmax(logits), labels).notes[0]
 
 
+def test_probabilities_in_place_of_logits_are_refused() -> None:
+    logits, labels = _logits()
+    good = evaluation.Predictions(logits, labels)
+    bad = evaluation.Predictions(_softmax(logits), labels)
+    message = r"so these are probabilities; use check_predictions\('probs', probs, labels\)"
+    with pytest.raises(ValueError, match="test: .*" + message):
+        evaluation.evaluate(bad, num_samples=2)
+    with pytest.raises(ValueError, match="validation: .*" + message):
+        evaluation.evaluate(good, bad, num_samples=2)
+    with pytest.raises(ValueError, match="b: .*" + message):
+        evaluation.compare({"a": good, "b": bad}, num_samples=2)
+    (result,) = evaluation.evaluate(bad, num_samples=2, check=False)
+    assert round(result.metrics["accuracy"], 6) == (logits.argmax(1) == labels).mean()
+
+
 def test_cross_fitting_evaluates_every_example_by_the_other_half() -> None:
     logits, labels = _logits(n=200)
     predictions = check_predictions("logits", logits, labels)
@@ -303,6 +318,20 @@ def test_warnings(
     assert "warning: vector: fitted on 12 rows, few for 8 parameters (expected 5 rows" in text
     _, text, _ = _main(capsys, test, "--validation", test, "--calibrate", "temperature", *options)
     assert "warning: 400 of 400 validation rows are also in the predictions" in text
+    logits, labels = _logits(seed=1)
+    logits[:30], labels[:30] = _logits()[0][50:80], _logits()[1][50:80]
+    np.savez(tmp_path / "part.npz", logits=logits, labels=labels)
+    names = ("--calibrate", "temperature")
+    _, text, _ = _main(capsys, test, "--validation", tmp_path / "part.npz", *names, *options)
+    assert "warning: 30 of 400 validation rows are also in the predictions" in text
+    # Rows of one digit repeat by themselves.
+    for name, seed in (("a", 0), ("b", 1)):
+        logits, labels = _logits(k=2, seed=seed)
+        np.savez(tmp_path / f"{name}.npz", logits=logits.round(), labels=labels)
+    _, text, _ = _main(
+        capsys, tmp_path / "a.npz", "--validation", tmp_path / "b.npz", *names, *options
+    )
+    assert "warning" not in text
     # Guesses: the less confident the better.
     rng = np.random.default_rng(0)
     np.savez(
@@ -406,8 +435,9 @@ def test_progress_is_shown_after_a_while(
     monkeypatch.setattr(evaluation._command, "_PROGRESS_SECONDS", 0.01)
     with evaluation._command.Progress() as progress:
         progress("fitting")
-        time.sleep(0.2)
-    assert re.fullmatch(r"\[0 s\] fitting\n", capsys.readouterr().err)
+        while not progress.shown:
+            time.sleep(0.01)
+    assert re.fullmatch(r"\[\d+ s\] fitting\n", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

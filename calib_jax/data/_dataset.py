@@ -32,6 +32,7 @@ class Dataset:
       read: For a streamed set, a function `read(position, rng)` that returns the inputs of one example:
         with a generator as in training (random crop), with `None` as in evaluation.
       fingerprint: Hash of the files of a streamed set, whose inputs are not in memory.
+      revision: Commit of a set that is from the Hugging Face Hub.
       label_probs: True distribution p(y|x) of each label `[n, num_classes]`, where it is known.
     """
 
@@ -46,6 +47,7 @@ class Dataset:
     std: tuple[float, ...] | None = None
     read: Read | None = None
     fingerprint: str = ""
+    revision: str = ""
     label_probs: np.ndarray | None = None
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 A resample is a count per example, the same for all evaluations, so that they can be compared in pairs.
 Nothing is computed from logits again: proper scores are weighted means of per-example losses, and what
 depends on the confidence is computed from the number of right and wrong examples in cells of examples
-with nearly the same confidence. Up to 16,384 different confidences every one has its cell, and the
+with nearly the same confidence. Up to 4,096 different confidences every one has its cell, and the
 metrics are those of the `metrics` package; above, the mean of a cell stands for its confidences.
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import fft
 
-_MOST_CELLS = 2**14
+_MOST_CELLS = 2**12
 _NUM_BINS = 15
 _GRID = 4096  # as in `metrics.smooth_ece`, like the bandwidth
 _SMALLEST_BANDWIDTH = 1e-3
@@ -75,7 +75,8 @@ def resample(
     chunks: list[list[Samples]] = []
     done = 0
     for counts in _draws(n, seed, num_samples):
-        means = counts.astype(np.float32) @ losses / n + center
+        with np.errstate(over="ignore", invalid="ignore"):  # losses of 1e38 have an infinite mean
+            means = counts.astype(np.float32) @ losses / n + center
         chunks.append(
             [
                 {
@@ -220,7 +221,8 @@ def _smooth(residual: np.ndarray) -> np.ndarray:
     has_zero = at_low > 0  # else the error is that of the smallest bandwidth
     side = np.zeros(len(residual))  # of the zero that the last step was on
     for _ in range(12):
-        middle = np.where(has_zero, (low * at_high - high * at_low) / (at_high - at_low), low)
+        slope = np.where(has_zero, at_high - at_low, -1.0)  # never 0 where there is a zero
+        middle = np.where(has_zero, (low * at_high - high * at_low) / slope, low)
         at_middle = error(middle) - middle
         if np.abs(at_middle[has_zero]).max(initial=0.0) < 1e-7:
             break

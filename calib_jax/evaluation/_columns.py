@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 LABELS = ("labels", "label", "targets", "target", "ground_truth", "y_true", "true_label", "y")
-_GROUPS = ("groups", "group", "subgroup", "subgroups")
-_IGNORED = ("", "index", "idx", "id", "ids", "row", "unnamed: 0", "__index_level_0__")
+GROUPS = ("groups", "group", "subgroups", "subgroup")
+_IGNORED = (
+    *("", "index", "idx", "id", "ids", "row", "unnamed: 0", "__index_level_0__"),
+    *("prediction", "predicted", "pred", "y_pred", "confidence"),  # follow from the scores
+)
 _KINDS = {
     **dict.fromkeys(("logit", "logits"), "logits"),
     **dict.fromkeys(("prob", "probs", "probability", "probabilities", "p", "softmax"), "probs"),
@@ -53,44 +56,57 @@ def match_columns(header: Sequence[str], *, labeled: bool = True) -> Columns:
     {'probs': [2, 0]}
     """
     names = [name.strip() for name in header]
-    lower = [name.lower() for name in names]
     twice = next((n for i, n in enumerate(names) if n and n in names[:i]), None)
     if twice is not None:
         raise ValueError(f"two columns have the name {twice!r}")
-    label, group = _position(lower, LABELS), _position(lower, _GROUPS)
+    label, group = _position(names, LABELS), _position(names, GROUPS)
     if label is None and labeled:
-        one_hot = [n for n in names if _kind(n)[0] == "labels"]
-        hint = " (one-hot labels? give the number or name of the class)" if one_hot else ""
-        raise ValueError(f"expected a header with a 'label' column{hint}, found {_listed(names)}")
-    ignored = [i for i, name in enumerate(lower) if name in _IGNORED and i not in (label, group)]
-    rest = [i for i in range(len(names)) if i not in (label, group, *ignored)]
-    kinds = {i: _kind(names[i]) for i in rest}
-    if any(kind == "labels" for kind, _ in kinds.values()):
-        raise ValueError("one-hot labels: expected one column with the number or name of the class")
-    if any(kind for kind, _ in kinds.values()):
-        strange = [names[i] for i, (kind, _) in kinds.items() if not kind]
-        if strange:
-            raise ValueError(
-                f"column {strange[0]!r} is neither a class (logit_…, prob_…) nor a label, group or "
-                "index; remove or rename it"
-            )
-    scores: dict[str, dict[str, int]] = {}
-    for i in rest:
-        kind, name = kinds[i]
-        scores.setdefault(kind or "predictions", {})[name] = i
-    if not scores:
-        raise ValueError(f"expected a column per class, found {_listed(names)}")
+        raise ValueError(_no_label(names))
+    rest = [i for i in range(len(names)) if i not in (label, group)]
+    ignored = [i for i in rest if names[i].lower() in _IGNORED]
+    scores = _class_columns(names, [i for i in rest if i not in ignored])
     order = _class_order({kind: list(columns) for kind, columns in scores.items()})
     notes = []
     if ignored:
         notes.append(f"ignored: {', '.join(repr(names[i]) for i in ignored)} (no class)")
+    is_named = not order[0].isdecimal()
+    if is_named and any(name in names for name in order):  # no prefix says that it is a class
+        notes.append(f"every other column is a class: {_listed(order)}")
     return Columns(
         label=label,
         group=group,
         scores={kind: [columns[name] for name in order] for kind, columns in scores.items()},
-        label_names=() if order[0].isdecimal() else tuple(order),
+        label_names=tuple(order) if is_named else (),
         notes=tuple(notes),
     )
+
+
+def _no_label(names: Sequence[str]) -> str:
+    one_hot = any(_kind(name)[0] == "labels" for name in names)
+    hint = " (one-hot labels? give the number or name of the class)" if one_hot else ""
+    return f"expected a header with a 'label' column{hint}, found {_listed(names)}"
+
+
+def _class_columns(names: Sequence[str], positions: Sequence[int]) -> dict[str, dict[str, int]]:
+    """Return the positions of the classes by kind and name; without kinds, of `predictions`."""
+    columns = [(i, *_kind(names[i])) for i in positions]
+    kinds = {kind for _, kind, _ in columns}
+    if not kinds:
+        raise ValueError(f"expected a column per class, found {_listed(names)}")
+    if "labels" in kinds:
+        raise ValueError("one-hot labels: expected one column with the number or name of the class")
+    if len(kinds) > 1 and "" in kinds:
+        strange = next(name for _, kind, name in columns if not kind)
+        raise ValueError(
+            f"column {strange!r} is neither a class (logit_…, prob_…) nor a label, group or index; "
+            "remove or rename it"
+        )
+    scores: dict[str, dict[str, int]] = {}
+    for i, kind, name in columns:
+        if name in scores.setdefault(kind or "predictions", {}):
+            raise ValueError(f"two columns are of the class {name!r}")
+        scores[kind or "predictions"][name] = i
+    return scores
 
 
 def _kind(name: str) -> tuple[str, str]:
@@ -124,11 +140,11 @@ def _class_order(classes: dict[str, list[str]]) -> list[str]:
     return sorted(first, key=int)
 
 
-def _position(lower: Sequence[str], names: Sequence[str]) -> int | None:
-    """Return the position of the one column with one of the names."""
-    positions = [i for i, name in enumerate(lower) if name in names]
+def _position(names: Sequence[str], meaning: Sequence[str]) -> int | None:
+    """Return the position of the one column that has one of the names of a meaning."""
+    positions = [i for i, name in enumerate(names) if name.lower() in meaning]
     if len(positions) > 1:
-        both = " and ".join(repr(lower[i]) for i in positions[:2])
+        both = " and ".join(repr(names[i]) for i in positions[:2])
         raise ValueError(f"the columns {both} mean the same; remove one")
     return positions[0] if positions else None
 

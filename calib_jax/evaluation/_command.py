@@ -1,6 +1,8 @@
 """What `python -m calib_jax.evaluate` does: read, evaluate, print, write."""
 
+import importlib
 import pathlib
+import shutil
 import sys
 import tempfile
 import threading
@@ -61,6 +63,8 @@ def run_evaluation(
         test = files[paths[0]]
         held_out = _load(validation, "validation", progress) if validation else None
         warnings = validation_warnings(test, held_out, calibrators) if held_out else []
+        # Half a second for matplotlib, while the first metrics are compiled and computed.
+        threading.Thread(target=importlib.import_module, args=["calib_jax.report"]).start()
         names = dict(zip(_short_names(paths), files.values(), strict=True))
         if len(names) == 1:
             results = evaluate(
@@ -237,13 +241,13 @@ def _print_results(results: Sequence[Evaluation], num_samples: int, *, cross_fit
             print(f"warning: {result.name}: {warning}")
     if results[0].name == "uncalibrated":
         print(f"\n{report.verdict(results)}")
-    print("\n" + report.metric_table([(r.name, r.metrics, r.intervals) for r in results]))
+    width = shutil.get_terminal_size().columns - 1 if sys.stdout.isatty() else None
+    columns = [(r.name, r.metrics, r.intervals) for r in results]
+    print("\n" + report.metric_table(columns, max_width=width))
     print(f"* best of the row; [95 % bootstrap interval, {num_samples} resamples of the examples]")
-    print(
-        "resampling adds noise, which raises any calibration error: a small one may lie below its own"
-    )
+    print("resampling raises calibration errors by noise: a small one may lie below its interval")
     if len(results) > 1:
-        print("\n" + report.difference_table(results))
+        print("\n" + report.difference_table(results, max_width=width))
         print("! the 95 % interval of the paired difference does not contain 0")
     for result in results:
         if result.reason:

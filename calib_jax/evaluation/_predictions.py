@@ -2,19 +2,23 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from calib_jax._hints import expected_one_of
-from calib_jax.posthoc import looks_like_probabilities
 
 LOGITS = ("logits",)
 PROBS = ("probs", "probabilities", "softmax")
 _SMALLEST_PROB = 1e-30
 _SUM_TOLERANCE = 1e-3  # of rows of probabilities
 _HALF_TOLERANCE = 1e-2  # of those that were computed in 16 bits
+_ROUNDED_TOLERANCE = (
+    0.2  # of those that are rounded to a few digits, however many classes there are
+)
 _AGREEMENT = 1e-2  # of probabilities with the softmax of the logits beside them
 _SHOWN_NAMES = 6
+_MOST_GROUPS = 1000  # rows of a table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,38 +81,46 @@ def check_predictions(
     if len(set(label_names)) < len(label_names):
         raise ValueError("label_names: two classes have the same name")
     labels = check_labels(labels, n, k, label_names)
-    logits, remarks = to_logits(name, scores)
-    if name in PROBS or "probabilities" in remarks[0]:
+    logits, what, from_probs = _interpret(name, scores)
+    remarks = [f"{n} predictions over {k} classes: {what}"]
+    if from_probs:
         zeros = int(np.sum(logits[np.arange(n), labels] <= np.log(_SMALLEST_PROB) + 1e-3))
         if zeros:
             remarks.append(f"{zeros} labels have probability 0, counted as 1e-30 in the NLL")
-    remarks[0] = f"{n} predictions over {k} classes: {remarks[0]}"
     if groups is not None:
         groups = np.asarray(groups).astype(str)
         if groups.shape != (n,):
             raise ValueError(
                 f"groups: expected shape ({n},) to match the scores, got {groups.shape}"
             )
-        remarks.append(f"{len(np.unique(groups))} groups")
+        num_groups = len(np.unique(groups))
+        if num_groups > _MOST_GROUPS:
+            raise ValueError(
+                f"groups: {num_groups} different ones, expected at most {_MOST_GROUPS}; ids? "
+                "Remove or rename them"
+            )
+        remarks.append(f"{num_groups} groups")
     return Predictions(logits, labels, (*remarks, *notes), groups, label_names)
 
 
-def to_logits(name: str, scores: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Return logits and remarks on what the scores are, or raise a ValueError.
+class _Interpreted(NamedTuple):
+    """Scores as logits, what they were, and whether they were probabilities."""
 
-    Args:
-      name: Name of the scores; names of neither logits nor probabilities leave it open.
-      scores: Finite float32 `[n, num_classes]`.
+    logits: np.ndarray
+    what: str
+    from_probs: bool = False
+
+
+def _interpret(name: str, scores: np.ndarray) -> _Interpreted:
+    """Find out what finite float32 scores are, or raise a ValueError.
+
+    Names of neither logits nor probabilities leave it open.
     """
     low, high = float(scores.min()), float(scores.max())
-    sums = scores.sum(axis=1, dtype=np.float64)
     if low >= 0 and high <= 1 + _SUM_TOLERANCE:
-        return _from_unit_interval(name, scores, sums)
-    if low >= 0 and high <= 100.5 and np.abs(sums - 100).max() < 1:
-        raise ValueError(
-            f"{name!r}: every row sums to 100, so these are percentages; divide by 100"
-        )
-    is_log = high <= 1e-3 and np.abs(np.logaddexp.reduce(scores, axis=1)).max() < _SUM_TOLERANCE
+        return _from_unit_interval(name, scores)
+    _check_transformed(name, scores, low, high)
+    is_log = high <= 1e-3 and _is_log(scores)
     if name in PROBS:
         outside = (scores < 0) | (scores > 1 + _SUM_TOLERANCE)
         what = f"no probabilities ({scores[outside][0]:.4g} is none)"
@@ -117,38 +129,63 @@ def to_logits(name: str, scores: np.ndarray) -> tuple[np.ndarray, list[str]]:
             "log-probabilities go by the name 'logits'"
         )
     if is_log:
-        return scores, [f"log-probabilities (from {name!r}), which are logits"]
-    return scores, [f"logits (from {name!r})"]
+        return _Interpreted(scores, f"log-probabilities (from {name!r}), which are logits")
+    return _Interpreted(scores, f"logits (from {name!r})")
 
 
-def _from_unit_interval(
-    name: str, scores: np.ndarray, sums: np.ndarray
-) -> tuple[np.ndarray, list[str]]:
+def _check_transformed(name: str, scores: np.ndarray, low: float, high: float) -> None:
+    """Raise a ValueError for percentages and for negative log-probabilities."""
+    if low < 0:
+        return
+    off = np.abs(scores.sum(axis=1, dtype=np.float64) - 100).max()
+    if high <= 100.5 and off < max(1, min(5, 0.5 * scores.shape[1] + 1e-3)):
+        raise ValueError(
+            f"{name!r}: every row sums to 100, so these are percentages; divide by 100"
+        )
+    if _is_log(-scores[:16]) and _is_log(-scores):
+        raise ValueError(f"{name!r}: these are negative log-probabilities; change their sign")
+
+
+def _is_log(scores: np.ndarray) -> bool:
+    """Return whether the exponentials of every row sum to 1."""
+    with np.errstate(over="ignore"):
+        sums = np.exp(scores).sum(axis=1)
+    return bool(np.abs(sums - 1).max() < _SUM_TOLERANCE)
+
+
+def _from_unit_interval(name: str, scores: np.ndarray) -> _Interpreted:
     """Tell probabilities, logits and sigmoids in [0, 1] apart."""
+    sums = scores.sum(axis=1, dtype=np.float64)
     off = float(np.abs(sums - 1).max())
-    if name in LOGITS and not (off <= _SUM_TOLERANCE and looks_like_probabilities(scores)):
-        remark = (
+    digits, tolerance = None, _HALF_TOLERANCE
+    if off > _SUM_TOLERANCE:
+        digits = next((d for d in (2, 3, 4) if _is_rounded(scores, d)), None)
+    if digits is not None:
+        by_rounding = 0.5 * scores.shape[1] * 10.0**-digits
+        tolerance = min(by_rounding, _ROUNDED_TOLERANCE) + 1e-6
+    is_distribution = off <= tolerance
+    # A single row of logits may sum to 1 by chance.
+    if name in LOGITS and not (is_distribution and np.any(scores != scores[:1])):
+        what = (
             f"logits (from {name!r}), all of them in [0, 1]: if they are sigmoids or probabilities, "
             "the numbers below are wrong; give rows that sum to 1 under the name 'probs'"
         )
-        return scores, [remark]
-    if off <= _SUM_TOLERANCE:
-        remark = f"probabilities (every row of {name!r} is non-negative and sums to 1)"
-        return _log(scores), [remark]
-    digits = next((d for d in (2, 3, 4) if _is_rounded(scores, d)), None)
-    rounding = f"rounded to {digits} digits" if digits else "rounded"
-    tolerance = _HALF_TOLERANCE if digits is None else 0.5 * scores.shape[1] * 10.0**-digits + 1e-6
-    if off <= tolerance and sums.min() > 0:
-        remark = (
-            f"probabilities (from {name!r}) {rounding}: rows sum to {sums.min():.4g} to "
-            f"{sums.max():.4g} and are divided by their sum"
+        return _Interpreted(scores, what)
+    if not is_distribution:
+        row = int(np.argmax(np.abs(sums - 1)))
+        raise ValueError(
+            f"{name!r}: row {row} is no probability distribution (sum {sums[row]:.4g}); sigmoids of "
+            "independent labels? Give softmax outputs, whose rows sum to 1, or name the array 'logits'"
         )
-        return _log(scores / sums[:, None].astype(np.float32)), [remark]
-    row = int(np.argmax(np.abs(sums - 1)))
-    raise ValueError(
-        f"{name!r}: row {row} is no probability distribution (sum {sums[row]:.4g}); sigmoids of "
-        "independent labels? Give softmax outputs, whose rows sum to 1, or name the array 'logits'"
+    if off <= _SUM_TOLERANCE:
+        what = f"probabilities (every row of {name!r} is non-negative and sums to 1)"
+        return _Interpreted(_log(scores), what, from_probs=True)
+    rounding = f"rounded to {digits} digits" if digits else "rounded"
+    what = (
+        f"probabilities (from {name!r}) {rounding}: rows sum to {sums.min():.4g} to "
+        f"{sums.max():.4g} and are divided by their sum"
     )
+    return _Interpreted(_log(scores / sums[:, None].astype(np.float32)), what, from_probs=True)
 
 
 def _is_rounded(scores: np.ndarray, digits: int) -> bool:
@@ -171,10 +208,11 @@ def check_agreement(logits: np.ndarray, probs: np.ndarray) -> None:
     """
     if logits.shape != probs.shape:
         raise ValueError(f"logits have shape {logits.shape}, probs {probs.shape}; give one of them")
+    logits, probs = _check_scores("logits", logits), _check_scores("probs", probs)
     exp = np.exp(logits - logits.max(axis=1, keepdims=True))
     gap = np.abs(exp / exp.sum(axis=1, keepdims=True) - probs).max(axis=1)
-    if not gap.max() <= _AGREEMENT:
-        row = int(np.argmax(gap))
+    row = int(np.argmax(gap))
+    if gap[row] > _AGREEMENT:
         raise ValueError(
             f"logits and probs disagree: in row {row} the softmax of the logits is off by "
             f"{gap[row]:.2g}; give one of them (calibrated probabilities alone, as 'probs')"
@@ -195,8 +233,11 @@ def _check_scores(name: str, scores: np.ndarray) -> np.ndarray:
         scores = scores.astype(np.float32, copy=False)
     if not np.isfinite(scores.sum(dtype=np.float64)):
         bad = ~np.isfinite(scores).all(axis=1)
+        hint = ""
+        if np.isneginf(scores[bad]).any(axis=1).all() and not (scores > 0).any():
+            hint = "; logarithms of 0? Give the probabilities as 'probs'"
         raise ValueError(
-            f"{name!r}: {bad.sum()} rows hold NaN or infinity, the first is row {np.argmax(bad)}"
+            f"{name!r}: {bad.sum()} rows hold NaN or infinity, the first is row {np.argmax(bad)}{hint}"
         )
     return scores
 
@@ -223,6 +264,8 @@ def check_labels(labels: np.ndarray, n: int, k: int, label_names: Sequence[str] 
         labels = labels[:, 0]
     if labels.shape != (n,):
         raise ValueError(f"labels: expected shape ({n},) to match the scores, got {labels.shape}")
+    if labels.dtype.kind in "iu" and _are_other_numbers(label_names):
+        labels = labels.astype(str)  # classes such as 1, 2, 3 are names, not positions
     if labels.dtype.kind in "SU":
         values, inverse = np.unique(labels, return_inverse=True)
         texts = [v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in values]
@@ -241,14 +284,22 @@ def check_labels(labels: np.ndarray, n: int, k: int, label_names: Sequence[str] 
     return labels.astype(np.int32)
 
 
+def _are_other_numbers(label_names: Sequence[str]) -> bool:
+    """Return whether the classes are named by numbers that are not 0, 1, … in the order of columns."""
+    are_numbers = bool(label_names) and all(name.isdecimal() for name in label_names)
+    return are_numbers and list(map(int, label_names)) != list(range(len(label_names)))
+
+
 def _class_numbers(texts: Sequence[str], label_names: Sequence[str]) -> np.ndarray:
     """Return the class number of each label that is given as text."""
     if all(text in label_names for text in texts):
         return np.array([label_names.index(text) for text in texts])
     try:
-        return np.array([float(text) for text in texts])
+        numbers = np.array([float(text) for text in texts])
     except ValueError:
-        pass
+        numbers = None
+    if numbers is not None and not _are_other_numbers(label_names):
+        return numbers
     if not label_names:
         raise ValueError(
             f"labels: expected class numbers, got text such as {texts[0]!r}; name the classes in "

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from calib_jax.evaluation._columns import LABELS
+from calib_jax.evaluation._columns import GROUPS, LABELS
 from calib_jax.evaluation._predictions import (
     LOGITS,
     PROBS,
@@ -19,7 +19,6 @@ from calib_jax.evaluation._predictions import (
 from calib_jax.evaluation._tables import read_csv, read_jsonl, read_parquet
 
 _EITHER = ("predictions", "scores", "outputs")
-_GROUPS = ("groups", "group", "subgroups")
 _NAMES = ("label_names", "class_names", "classes")
 _SILENT = ("ids", "id", "index")  # arrays that are of no use here, and common
 _SUFFIXES = ".npz, .csv, .tsv, .jsonl, .parquet or a pair logits.npy,labels.npy"
@@ -92,7 +91,7 @@ def _read(name: str, labeled: bool) -> tuple[dict[str, np.ndarray], list[str]]:
 def _read_npz(path: pathlib.Path) -> tuple[dict[str, np.ndarray], list[str]]:
     if not zipfile.is_zipfile(path):
         raise ValueError("not a readable npz archive")
-    known = (*LOGITS, *PROBS, *_EITHER, *LABELS, *_GROUPS, *_NAMES)
+    known = (*LOGITS, *PROBS, *_EITHER, *LABELS, *GROUPS, *_NAMES)
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             names = list(archive.files)
@@ -104,8 +103,7 @@ def _read_npz(path: pathlib.Path) -> tuple[dict[str, np.ndarray], list[str]]:
             raise ValueError("not a readable npz archive") from None
         raise ValueError("holds Python objects, which are never loaded; save arrays") from None
     others = [key for key in names if key not in arrays and key not in _SILENT]
-    if not arrays.keys() & {*LOGITS, *PROBS, *_EITHER}:
-        _first((), names, "scores: expected 'logits' or 'probs'")
+    _present((*LOGITS, *PROBS, *_EITHER), names, "'logits' or 'probs'")
     if not all(isinstance(a, np.ndarray) for a in arrays.values()):
         raise ValueError("not a readable npz archive")
     notes = [f"ignored: {', '.join(map(repr, others))}"] if others else []
@@ -134,33 +132,37 @@ def _read_npy(*paths: pathlib.Path) -> dict[str, np.ndarray]:
 
 def _assemble(arrays: Mapping[str, np.ndarray], notes: Sequence[str], labeled: bool) -> Predictions:
     """Choose the scores, and check all arrays together."""
-    kinds = [[key for key in kind if key in arrays] for kind in (LOGITS, PROBS, _EITHER)]
-    if sum(len(kind) > 0 for kind in kinds[:2]) == 2:
-        logits, probs = arrays[kinds[0][0]], arrays[kinds[1][0]]
-        if logits.dtype.kind in "fiu" and probs.dtype.kind in "fiu" and logits.ndim == 2:
-            check_agreement(logits, probs)
-        notes = [*notes, "probabilities agree with the softmax of the logits, which are used"]
-    name = _first([*LOGITS, *PROBS, *_EITHER], arrays, "scores: expected 'logits' or 'probs'")
+    name, *others = _present((*LOGITS, *PROBS, *_EITHER), arrays, "'logits' or 'probs'")
+    notes = list(notes)
+    for other in others:
+        if name in LOGITS and other in PROBS:
+            check_agreement(arrays[name], arrays[other])
+            notes.append("probabilities agree with the softmax of the logits, which are used")
+        else:
+            notes.append(f"ignored: {other!r} beside {name!r}")
     if labeled or any(key in arrays for key in LABELS):
-        labels = arrays[_first(LABELS, arrays, "labels: expected 'labels'")]
+        label, *others = _present(LABELS, arrays, "'labels'")
+        labels = arrays[label]
+        for other in others:
+            if not np.array_equal(labels, arrays[other]):
+                raise ValueError(f"labels: {label!r} and {other!r} differ; keep one of them")
     else:
-        labels = np.zeros(len(arrays[name]) if arrays[name].ndim else 0, np.int32)
-    groups = [arrays[key] for key in _GROUPS if key in arrays]
-    names = [arrays[key] for key in _NAMES if key in arrays]
+        labels = np.zeros(arrays[name].shape[:1], np.int32)
+    names = next((arrays[key] for key in _NAMES if key in arrays), None)
     return check_predictions(
         name,
         arrays[name],
         labels,
-        label_names=[str(x) for x in np.ravel(names[0])] if names else (),
-        groups=groups[0] if groups else None,
+        label_names=() if names is None else [str(x) for x in np.ravel(names)],
+        groups=next((arrays[key] for key in GROUPS if key in arrays), None),
         notes=notes,
     )
 
 
-def _first(names: Sequence[str], present: Iterable[str], message: str) -> str:
-    """Return the first of the names that is present."""
-    keys = list(present)
-    for name in names:
-        if name in keys:
-            return name
-    raise ValueError(f"{message}, found {', '.join(map(repr, keys)) or 'nothing'}")
+def _present(names: Sequence[str], arrays: Iterable[str], expected: str) -> list[str]:
+    """Return those of the names that are there, in their order; at least one."""
+    found = list(arrays)
+    present = [name for name in names if name in found]
+    if not present:
+        raise ValueError(f"expected {expected}, found {', '.join(map(repr, found)) or 'nothing'}")
+    return present

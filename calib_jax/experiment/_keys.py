@@ -180,6 +180,9 @@ KEYS: Mapping[str, Key] = {
         "format of the files in plots/; none: no files",
         _one_of(*report.PLOT_FORMATS, "none"),
     ),
+    "interactive": Key(
+        True, "report.html has a figure with sliders, for which it embeds 5,000 rows"
+    ),
     "tensorboard": Key(False, "write TensorBoard files, too; needs the extra of that name"),
     "num_bootstrap": Key(500, "bootstrap samples of the intervals of a single run", _AT_LEAST_ONE),
 }

@@ -19,22 +19,12 @@ from calib_jax.report._interactive import take_sample
 from calib_jax.report._page import Picture, Section, write_html
 from calib_jax.report._prediction_plots import plot_reliability, plot_risk_coverage
 from calib_jax.report._summary import with_gap
+from calib_jax.report._summary_tables import SCORES
 from calib_jax.report._table import EMPTY, Cell, Table, best_of, with_interval
 from calib_jax.report._verdict import Evaluation, gain_text, is_temperature, verdict
 
-_COMPACT = (
-    "accuracy",
-    "gap",
-    "nll",
-    "brier",
-    "ece",
-    "ece_mass",
-    "smooth_ece",
-    "classwise_ece",
-    "aurc",
-)
-_WITH_GAIN = ("nll", "brier", "ece", "ece_mass", "smooth_ece", "classwise_ece", "aurc")
-_MAX_CLASSES = 200  # rows of the table by class
+_COMPACT = ("accuracy", "gap", *SCORES)
+_MAX_CLASSES = 1000  # rows of the table by class
 _LEGEND = (
     "In brackets the 95 % bootstrap interval over the examples; below it, the change against the "
     "uncalibrated predictions. The best of a column is bold where it has intervals. All numbers are of "
@@ -126,7 +116,7 @@ def _compact_table(evaluations: Sequence[Evaluation]) -> Table:
             number, _, interval = with_interval(
                 measured[key], evaluation.intervals.get(key), METRICS[key]
             ).partition(" ")
-            gain = gain_text(measured, values[0], key) if i and key in _WITH_GAIN else ""
+            gain = gain_text(measured, values[0], key) if i and key in SCORES else ""
             mark = "best" if measured[key] == best[key] else ""
             cells.append(Cell(number, interval, gain, mark))
         temperature = evaluation.parameters.get("temperature", ())

@@ -56,11 +56,11 @@ def outcomes(logits: np.ndarray, labels: np.ndarray) -> Outcomes:
         z, y = logits[start : start + _CHUNK], labels[start : start + _CHUNK]
         rows, predicted = np.arange(len(y)), z.argmax(axis=1)
         z = z - z[rows, predicted][:, None]
-        probs = np.exp(z, dtype=np.float64)
-        total = probs.sum(axis=1)
-        probs /= total[:, None]
+        exp = np.exp(z)
+        total = exp.sum(axis=1, dtype=np.float64)
         nll = np.log(total) - z[rows, y]
-        brier = (probs**2).sum(axis=1) - 2 * probs[rows, y] + 1
+        squares = np.einsum("ij,ij->i", exp, exp) / total**2
+        brier = squares - 2 * exp[rows, y] / total + 1
         chunks.append(Outcomes(predicted, 1 / total, predicted == y, nll, brier))
     return Outcomes(*(np.concatenate(field) for field in zip(*chunks, strict=True)))
 

@@ -85,7 +85,7 @@ def take_sample(
     rest = np.zeros((len(rows), 3), np.float32)
     if num_top < num_classes:
         others = ranked[:, num_top:].astype(np.float64)
-        rest = np.stack([np.logaddexp.reduce(others / t, axis=1) for t in (2, 1, 0.5)], axis=1)
+        rest = np.stack([_logsumexp(others / t) for t in (2, 1, 0.5)], axis=1)
     return Sample(
         title=title,
         num_rows=n,
@@ -97,3 +97,9 @@ def take_sample(
         rest=rest.astype(np.float32),
         temperatures=temperatures or {},
     )
+
+
+def _logsumexp(descending: np.ndarray) -> np.ndarray:
+    """Return the logsumexp of rows whose largest entry is the first, `[n]`."""
+    largest = descending[:, :1]
+    return largest[:, 0] + np.log(np.exp(descending - largest).sum(axis=1))

@@ -17,6 +17,7 @@ _BAR, _CURVE = "#92b5d8", "#222222"
 _SMALL_BIN = 10  # examples; the accuracy of a smaller bin says little
 _MAX_COLUMNS = 3
 _MAX_POINTS = 1000  # of a curve; more cannot be seen
+_BANDWIDTHS = (0.04, 0.08)  # smallest and largest of the smoothed curve
 _CELLS = 512  # of the grid on which confidences are smoothed
 _HANDLES = (
     Patch(color=_BAR, label="accuracy"),
@@ -113,8 +114,9 @@ def _draw_smoothed(
     Examples are counted on a grid once: a resample draws the numbers of right and wrong ones in each
     cell, whatever the number of examples.
     """
-    # The bandwidth of the metric follows single examples where there are few: too noisy for a plot.
-    sigma = max(bandwidth, 0.04)
+    # The bandwidth of the metric is its error: a small one follows single examples, a large one
+    # smooths a curve into a line that contradicts the bars.
+    sigma = min(max(bandwidth, _BANDWIDTHS[0]), _BANDWIDTHS[1])
     confidence, is_right = np.asarray(confidence, np.float64), np.asarray(correct) > 0.5
     cell = np.minimum((confidence * _CELLS).astype(int), _CELLS - 1)
     right, wrong = (
@@ -164,9 +166,10 @@ def plot_risk_coverage(panels: Sequence[Panel]) -> Figure:
         shown = np.unique(np.linspace(0, len(coverage) - 1, _MAX_POINTS).astype(int))
         label = f"{name}  AURC {100 * risk.mean():.2f} %"
         axes.plot(coverage[shown], 100 * risk[shown], style, color=color, lw=1.6, label=label)
-    kept, accuracy = coverage[shown], float(np.mean(correct))
+    kept, accuracy = coverage[shown], max(float(np.mean(y)) for _, _, y in panels)
     ideal = np.maximum(0, kept - accuracy) / kept
-    axes.fill_between(kept, 0, 100 * ideal, color="0.88", label="unavoidable at this accuracy")
+    label = f"unavoidable at {100 * accuracy:.1f} % accuracy"
+    axes.fill_between(kept, 0, 100 * ideal, color="0.88", label=label)
     axes.set(
         xlabel="coverage: share of examples kept", ylabel="error rate among them, %", xlim=(0, 1)
     )

@@ -55,6 +55,9 @@ def write_report(workdir: str | pathlib.Path) -> str:
         first_runs.setdefault(run.record["method"], run)
     settings = {m: settings_text(variants(config)[m]) for m in rows if m in variants(config)}
 
+    options = config.get("config", config)
+    plot_format = options.get("plot_format", "png")
+    is_interactive = options.get("interactive", True)
     curves = Picture(
         plot_curves(rows),
         f"Curves over the epochs of {', '.join(rows)}",
@@ -86,9 +89,8 @@ def write_report(workdir: str | pathlib.Path) -> str:
         tables=[compact_table(summary, split) for split in summary["splits"]],
         legend=legend(summary),
         sections=sections,
-        samples=_sections.interactive_samples(summary, first_runs),
+        samples=_sections.interactive_samples(summary, first_runs) if is_interactive else (),
     )
-    plot_format = config.get("config", config).get("plot_format", "png")
     (workdir / "plots").mkdir(exist_ok=True)
     for picture in (picture for section in sections for picture in section.pictures):
         if picture.name and plot_format != "none":

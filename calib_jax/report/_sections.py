@@ -170,7 +170,7 @@ def dynamics_sections(workdir: pathlib.Path, runs: Runs) -> list[Section]:
 
 
 def generation_sections(summary: Summary) -> list[Section]:
-    """Return the tables of students that were taught one by another."""
+    """Return the tables of students, each of which had the one before as teacher."""
     tables = generation_tables(summary)
     return [Section("Generations", GENERATIONS_LEGEND, tables=tables)] if tables else []
 

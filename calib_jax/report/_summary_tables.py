@@ -12,18 +12,8 @@ from calib_jax.report._types import Record, Summary
 
 UNCALIBRATED = "uncalibrated"
 AFTER = "+T"  # after temperature scaling
-_COMPACT = (
-    "error",
-    "gap",
-    "nll",
-    "brier",
-    "ece",
-    "ece_mass",
-    "smooth_ece",
-    "true_ece",
-    "classwise_ece",
-    "aurc",
-)
+SCORES = ("nll", "brier", "ece", "ece_mass", "smooth_ece", "true_ece", "classwise_ece", "aurc")
+_COMPACT = ("error", "gap", *SCORES)
 _DETECTION = ("auroc", "fpr95")
 
 
@@ -143,7 +133,7 @@ def detection_table(summary: Summary, outside: str) -> Table:
 
 
 def generation_tables(summary: Summary) -> list[Table]:
-    """Return a table per set of students that were taught one by another, a group of columns for each.
+    """Return a table per set of generations, each taught by the one before: a group of columns for each.
 
     The best of a row is marked: generations compete with one another, not methods.
     """

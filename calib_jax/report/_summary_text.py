@@ -58,7 +58,7 @@ DETECTION_LEGEND = (
     "of the other set are found."
 )
 GENERATIONS_LEGEND = (
-    "Networks that were taught by the one before; the first is the teacher's own. Best of the "
+    "Each network had the one before as teacher; the first had none. Best of the "
     "generations in bold. Chosen: by validation, for each seed."
 )
 

@@ -148,13 +148,34 @@ def best_of(values: Sequence[float], higher_is_better: bool | None) -> float | N
     return max(finite) if higher_is_better else min(finite)
 
 
-def to_markdown(table: Table) -> str:
-    """Render as Markdown, aligned to be read as it is: names left, numbers right."""
+def to_markdown(table: Table, max_width: int | None = None) -> str:
+    """Render as Markdown, aligned to be read as it is: names left, numbers right.
+
+    Args:
+      table: Table to render.
+      max_width: Number of characters of a line. What is wider is continued in a table below, with at
+        least one column each.
+    """
     header = [table.corner, *(f"{c.title} {c.subtitle}".strip() for c in table.columns)]
     rows = [header, *([name, *map(cell_markdown, cells)] for name, cells in table.rows)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    blocks: list[list[int]] = [[]]
+    for i, width in enumerate(widths[1:], 1):
+        line = 1 + sum(widths[j] + 3 for j in (0, *blocks[-1]))
+        if max_width and blocks[-1] and line + width + 3 > max_width:
+            blocks.append([])
+        blocks[-1].append(i)
+    return "\n\n".join(_markdown_lines(rows, widths, [0, *block]) for block in blocks)
+
+
+def _markdown_lines(
+    rows: Sequence[Sequence[str]], all_widths: Sequence[int], shown: Sequence[int]
+) -> str:
+    """Render the columns that are shown."""
+    widths = [all_widths[i] for i in shown]
     rule = "|" + "|".join("-" * (w + 1) + (":" if i else "-") for i, w in enumerate(widths)) + "|"
-    lines = ["| " + " | ".join(_justified(row, widths)) + " |" for row in rows]
+    cells = [[row[i] for i in shown] for row in rows]
+    lines = ["| " + " | ".join(_justified(row, widths)) + " |" for row in cells]
     return "\n".join([lines[0], rule, *lines[1:]])
 
 
@@ -185,6 +206,7 @@ def metric_table(
     columns: Sequence[tuple[str, Mapping[str, float], Mapping[str, tuple[float, float]]]],
     *,
     starred: bool = True,
+    max_width: int | None = None,
 ) -> str:
     """Return a Markdown table with a row per metric and a column per set of predictions.
 
@@ -192,6 +214,7 @@ def metric_table(
       columns: For each column its name, its metrics and the intervals of some of them. A metric that
         one of them lacks has no row.
       starred: Whether to star the best value of a row in which all have intervals.
+      max_width: Number of characters of a line; what is wider is continued in a table below.
 
     >>> print(metric_table([("a", {"nll": 0.5}, {"nll": (0.4, 0.6)})]))
     | metric     |                       a |
@@ -212,7 +235,7 @@ def metric_table(
             for x, ends in zip(numbers, intervals, strict=True)
         ]
         rows.append((metric.heading, cells))
-    return to_markdown(Table.from_rows("", names, rows, "metric"))
+    return to_markdown(Table.from_rows("", names, rows, "metric"), max_width)
 
 
 def with_interval(value: float, interval: tuple[float, float] | None, metric: Metric) -> str:

@@ -73,7 +73,10 @@ def verdict(evaluations: Sequence[Evaluation]) -> str:
         chosen = _chosen(calibrated)
         after, _ = gap_and_half_width(chosen.confidence, chosen.correct)
         temperature = chosen.parameters.get("temperature") if is_temperature(chosen.name) else None
-        label = f"temperature {np.mean(temperature):.2f}" if temperature else chosen.name
+        label = chosen.name
+        if temperature:
+            mean = float(np.mean(temperature))
+            label = f"temperature {mean:.2f}" if mean < 100 else f"temperature {mean:.3g}"
         text += _after_sentence(label, gap if is_clear else None, after, chosen.metrics["ece"])
     return f"{text}."
 
@@ -154,11 +157,14 @@ def _after_sentence(label: str, before: float | None, after: float, ece: float) 
     return f"; {label} {action} ({numbers})"
 
 
-def difference_table(evaluations: Sequence[ComparedEvaluation]) -> str:
+def difference_table(
+    evaluations: Sequence[ComparedEvaluation], *, max_width: int | None = None
+) -> str:
     """Return a Markdown table of the paired differences from the first evaluation.
 
     Args:
       evaluations: Evaluation that the others are compared with, then the others.
+      max_width: Number of characters of a line; what is wider is continued in a table below.
     """
     first, *others = evaluations
     rows = []
@@ -173,4 +179,4 @@ def difference_table(evaluations: Sequence[ComparedEvaluation]) -> str:
             cells.append(Cell(with_interval(change, interval, metric) + mark))
         rows.append((metric.heading, cells))
     names = [evaluation.name for evaluation in others]
-    return to_markdown(Table.from_rows("", names, rows, f"less {first.name}"))
+    return to_markdown(Table.from_rows("", names, rows, f"less {first.name}"), max_width)

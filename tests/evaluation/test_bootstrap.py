@@ -107,6 +107,15 @@ def test_perfect_and_constant_predictions() -> None:
         np.testing.assert_allclose(values, 1.0 if key == "accuracy" else 0.0, atol=1e-6)
 
 
+def test_nothing_is_warned_of_equal_logits_and_huge_losses() -> None:
+    labels = np.arange(40, dtype=np.int32) % 3
+    equal = rows_of(Predictions(np.zeros((40, 3), np.float32), labels))
+    for rows in (equal, equal._replace(nll=3e38 * labels.astype(np.float64))):
+        with np.errstate(all="raise", under="ignore"):
+            (samples,) = _bootstrap.resample([rows], seed=0, num_samples=3)
+        assert np.isfinite(samples["smooth_ece"]).all()
+
+
 def test_fewer_resamples_of_more_examples() -> None:
     sizes = [1, 200_000, 400_000, 10**6, 10**8]
     assert [_bootstrap.default_num_samples(n) for n in sizes] == [500, 500, 250, 100, 100]

@@ -59,12 +59,18 @@ def test_named_columns_in_another_order_keep_labels_and_names_together(tmp_path)
     np.testing.assert_allclose(got.logits[:, 1], LOGITS[:, 0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["", "index", "Unnamed: 0", "id"])
+@pytest.mark.parametrize("name", ["", "index", "Unnamed: 0", "id", "y_pred"])
 def test_index_columns_are_ignored_with_a_note(tmp_path, name) -> None:
     header = [name, "label", "0", "1", "2"]
     got = read(tmp_path, "p.csv", csv_text(header, [np.arange(30), LABELS, *LOGITS.T]))
     np.testing.assert_allclose(got.logits, LOGITS, rtol=1e-6)
     assert got.notes[-1] == f"ignored: {name!r} (no class)"
+
+
+def test_columns_without_a_prefix_are_said_to_be_classes(tmp_path) -> None:
+    header = ["label", "cat", "dog", "age"]
+    got = read(tmp_path, "p.csv", csv_text(header, [NAMES[LABELS % 2], *LOGITS.T]))
+    assert got.notes[-1] == "every other column is a class: 'cat', 'dog', 'age'"
 
 
 def test_numbers_as_labels_of_named_columns_are_said_to_be_in_their_order(tmp_path) -> None:
@@ -154,6 +160,7 @@ def test_what_scores_are_is_said() -> None:
     assert "probabilities (every row of 'logits'" in note("logits", PROBS)
     assert "log-probabilities (from 'logits'), which are logits" in note("logits", np.log(PROBS))
     assert "all of them in [0, 1]" in note("logits", 1 / (1 + np.exp(-LOGITS)))
+    assert "probabilities (from 'logits') rounded to 2 digits" in note("logits", PROBS.round(2))
     rounded = np.array([[0.33, 0.33, 0.33], [0.5, 0.25, 0.25]] * 15)
     got = check_predictions("probs", rounded, LABELS)
     assert "rounded to 2 digits: rows sum to 0.99 to 1 and are divided" in got.notes[0]
@@ -171,12 +178,21 @@ def test_what_scores_are_is_said() -> None:
     [
         ("probs", 100 * PROBS, "every row sums to 100, so these are percentages; divide by 100"),
         ("logits", 100 * PROBS, "percentages"),
+        ("logits", (100 * PROBS).round(), "percentages"),
+        ("logits", -np.log(PROBS), "these are negative log-probabilities; change their sign"),
+        (
+            "logits",
+            np.where(np.eye(3)[LABELS] > 0, 0, -np.inf),
+            "logarithms of 0? Give the probabilities",
+        ),
         ("probs", 1 / (1 + np.exp(-LOGITS)), "sigmoids of independent labels? Give softmax"),
         ("predictions", 1 / (1 + np.exp(-LOGITS)), "sigmoids of independent labels?"),
         ("probs", np.log(PROBS), "these are log-probabilities; logits and log-probabilities go by"),
         ("probs", LOGITS, "these are no probabilities ("),
         ("probs", np.zeros((30, 3)), "row 0 is no probability distribution (sum 0)"),
         ("logits", LOGITS > 0, "expected numbers, got bool"),
+        # Sigmoids of many labels in two digits are no rounded softmax.
+        ("probs", np.full((30, 300), 0.01), "row 0 is no probability distribution (sum 3)"),
     ],
 )
 def test_wrong_scores_are_rejected_with_a_fix(name, scores, message) -> None:
@@ -194,11 +210,35 @@ def test_wrong_scores_are_rejected_with_a_fix(name, scores, message) -> None:
         (LABELS, ("cat", "dog"), "label_names: expected 3 names, one per column, got 2"),
         (LABELS, ("cat", "dog", "cat"), "two classes have the same name"),
         (LABELS.astype(bool), (), "expected class numbers, got bool"),
+        (LABELS, ("1", "2", "3"), "'0' is no class; expected one of 1, 2, 3"),
     ],
 )
 def test_wrong_labels_are_rejected_with_a_fix(labels, names, message) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         check_predictions("logits", LOGITS, labels, label_names=names)
+
+
+@pytest.mark.parametrize("labels", [LABELS + 1, (LABELS + 1).astype(str)])
+def test_classes_that_are_numbers_are_names(labels) -> None:
+    got = check_predictions("logits", LOGITS, labels, label_names=("1", "2", "3"))
+    np.testing.assert_array_equal(got.labels, LABELS)
+
+
+def test_ids_are_no_groups() -> None:
+    n = 1001
+    logits, labels = np.zeros((n, 2)), np.zeros(n, int)
+    with pytest.raises(ValueError, match="groups: 1001 different ones, expected at most 1000"):
+        check_predictions("logits", logits, labels, groups=np.arange(n))
+
+
+def test_two_arrays_of_labels_or_scores(tmp_path) -> None:
+    np.savez(tmp_path / "p.npz", logits=LOGITS, labels=LABELS, y=LABELS, predictions=LABELS)
+    assert (
+        load_predictions(tmp_path / "p.npz").notes[-1] == "ignored: 'predictions' beside 'logits'"
+    )
+    np.savez(tmp_path / "p.npz", logits=LOGITS, labels=LABELS, y=(LABELS + 1) % 3)
+    with pytest.raises(ValueError, match="'labels' and 'y' differ; keep one of them"):
+        load_predictions(tmp_path / "p.npz")
 
 
 def test_logits_and_probs_must_agree(tmp_path) -> None:
@@ -208,6 +248,9 @@ def test_logits_and_probs_must_agree(tmp_path) -> None:
     assert "agree with the softmax" in got.notes[-1]
     np.savez(tmp_path / "p.npz", logits=2 * LOGITS, probs=PROBS, labels=LABELS)
     with pytest.raises(ValueError, match="logits and probs disagree: in row"):
+        load_predictions(tmp_path / "p.npz")
+    np.savez(tmp_path / "p.npz", logits=LOGITS, probs=PROBS.astype(str), labels=LABELS)
+    with pytest.raises(ValueError, match="'probs': expected numbers, got <U"):
         load_predictions(tmp_path / "p.npz")
     np.savez(tmp_path / "p.npz", logits=LOGITS, probs=PROBS[:9], labels=LABELS)
     with pytest.raises(ValueError, match="give one of them"):
@@ -227,6 +270,7 @@ def test_logits_and_probs_must_agree(tmp_path) -> None:
         ("label,prob_0,prob_2", "expected columns of the classes 0 to 1, found '0', '2'"),
         ("label,prob_0,prob_cat", "some classes have numbers, others names"),
         ("label,prob_0,prob_1,logit_0,logit_2", "logits and probs are of different classes"),
+        ("label,prob_a,p_a", "two columns are of the class 'a'"),
         ("label,id", "expected a column per class"),
     ],
 )

@@ -56,7 +56,7 @@ def test_confusion_over_seeds_is_the_mean_with_its_spread() -> None:
 def _workdir(
     workdir: pathlib.Path, *, texts: bool, same: bool = True, seeds: int = 2
 ) -> tuple[str, pathlib.Path]:
-    judged = [{"name": "uncalibrated", "metrics": {"accuracy": 0.5, "nll": 1.0},
+    evaluations = [{"name": "uncalibrated", "metrics": {"accuracy": 0.5, "nll": 1.0},
                "intervals": {}, "parameters": {}}]  # fmt: skip
     for seed in range(seeds):
         folder = workdir / "csd" / f"seed_{seed}"
@@ -67,7 +67,7 @@ def _workdir(
         ids = np.arange(40, 46) + (0 if same else 100 * seed)
         np.savez(folder / "logits" / "test.npz", logits=np.log(probs), labels=LABELS, ids=ids)
         record = {"method": "csd", "seed": seed, "num_parameters": 9, "train_seconds": 1.0,
-                  "label_names": NAMES, "splits": {"test": judged}}  # fmt: skip
+                  "label_names": NAMES, "splits": {"test": evaluations}}  # fmt: skip
         (folder / "results.json").write_text(json.dumps(record))
         row = {"epoch": 1.0, "train/loss": 1.0, "val/accuracy": 0.8, "val/ece_mass": 0.1}
         (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")

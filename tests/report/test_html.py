@@ -1,4 +1,4 @@
-"""report.html and its neighbours, of a small workdir: complete, self-contained, fit for a phone."""
+"""report.html and the files beside it, of a small workdir: complete, self-contained, fit for a phone."""
 
 import base64
 import html
@@ -21,7 +21,7 @@ _KEYS = ("nll", "brier", "ece", "ece_mass", "smooth_ece", "classwise_ece", "aurc
 _VOID = {"meta", "img", "br", "input"}
 
 
-def _judgement(name: str, accuracy: float, error: float, parameters: dict) -> dict:
+def _evaluation(name: str, accuracy: float, error: float, parameters: dict) -> dict:
     metrics = {"accuracy": accuracy, **dict.fromkeys(_KEYS, error)}
     return {"name": name, "metrics": metrics, "intervals": {}, "parameters": parameters}
 
@@ -37,9 +37,9 @@ def _write_run(workdir: pathlib.Path, method: str, seed: int, temperature: float
     after = 0.05 + 0.02 * seed + 0.001 * (method == "cross_entropy")
     splits = {
         split: [
-            _judgement("uncalibrated", accuracy, 0.1 * temperature, {}),
-            _judgement("temperature", accuracy, after, {"temperature": [temperature]}),
-            _judgement("spline", accuracy, 0.04, {}),
+            _evaluation("uncalibrated", accuracy, 0.1 * temperature, {}),
+            _evaluation("temperature", accuracy, after, {"temperature": [temperature]}),
+            _evaluation("spline", accuracy, 0.04, {}),
         ]
         for split in ("test", "shifted")
     }
@@ -236,7 +236,7 @@ def test_methods_stand_in_the_order_in_which_they_were_asked_for(
     for method in ("adafocal", "brier", "cross_entropy", "mmce", "zeta"):
         for seed in (10, 2) if method == "zeta" else (2,):
             _write_run(tmp_path, method, seed, 1.5)
-    config = {"method": {"name": asked}}
+    config = {"method": {"name": asked}, "interactive": False}
     (tmp_path / "config.json").write_text(json.dumps({"config": config}))
     text = report.write_report(tmp_path)
     assert [line.split()[0] for line in text.splitlines()[2:7]] == order
@@ -248,9 +248,10 @@ def test_methods_stand_in_the_order_in_which_they_were_asked_for(
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert re.findall(r'<th scope="row">(\w+)<', page)[:5] == order
     assert f"Curves over the epochs of {', '.join(order)}" in page
+    assert "<script" not in page, "not interactive"
 
 
-def test_neighbours_are_written(written: tuple[pathlib.Path, str]) -> None:
+def test_files_beside_it_are_written(written: tuple[pathlib.Path, str]) -> None:
     workdir, text = written
     summary = json.loads((workdir / "summary.json").read_text())
     assert list(summary["methods"]) == ["cross_entropy", "adafocal"]
@@ -402,7 +403,7 @@ def test_browser_shows_all_and_scrolls_only_boxes(
     command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
     command += [f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1400,1000"]
     done = subprocess.run(
-        [*command, "--dump-dom", frame.as_uri()], capture_output=True, text=True, timeout=60
+        [*command, "--dump-dom", frame.as_uri()], capture_output=True, text=True, timeout=300
     )
     found = re.search(r'data-measured="([^"]*)"', done.stdout)
     assert found, done.stderr[-2000:]

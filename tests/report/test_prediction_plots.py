@@ -60,12 +60,21 @@ def test_smoothed_curve_is_that_of_metrics() -> None:
     figure = report.plot_reliability([("x", confidence, correct)])
     diagonal, line = figure.axes[0].lines
     assert list(diagonal.get_xdata()) == [0, 1]
-    sigma = max(float(metrics.smooth_curve(confidence, correct).bandwidth), 0.04)
+    sigma = np.clip(float(metrics.smooth_curve(confidence, correct).bandwidth), 0.04, 0.08)
     curve = metrics.smooth_curve(confidence, correct, bandwidth=sigma)
     x, y = line.get_data()
     expected = np.interp(x, np.asarray(curve.confidence), np.asarray(curve.accuracy))
     shown = np.isfinite(y) & (x > 0.45)
     np.testing.assert_allclose(y[shown], expected[shown], atol=0.01)
+
+
+def test_smoothed_curve_follows_the_bars_of_a_large_error() -> None:
+    rng = np.random.default_rng(0)
+    confidence = rng.uniform(0.3, 1.0, 20_000)
+    correct = rng.random(20_000) < confidence**4  # 0.3 too sure in the middle, right at the end
+    line = report.plot_reliability([("x", confidence, correct)]).axes[0].lines[1]
+    at = np.array([0.5, 0.65, 0.8, 0.9])
+    np.testing.assert_allclose(np.interp(at, *line.get_data()), at**4, atol=0.05)
 
 
 def test_risk_coverage_is_that_of_metrics_with_ties_too() -> None:
@@ -79,6 +88,16 @@ def test_risk_coverage_is_that_of_metrics_with_ties_too() -> None:
     figure = report.plot_risk_coverage([("x", confidence, correct)])
     area = 100 * float(metrics.aurc(confidence, correct))
     assert figure.legends[0].get_texts()[0].get_text() == f"x  AURC {area:.2f} %"
+
+
+def test_unavoidable_risk_is_that_of_the_highest_accuracy() -> None:
+    confidence = np.linspace(0.3, 1, 10)
+    right = {"a": np.arange(10) < 8, "b": np.arange(10) < 5}
+    figure = report.plot_risk_coverage([(name, confidence, y) for name, y in right.items()])
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts[-1] == "unavoidable at 80.0 % accuracy"
+    (area,) = figure.axes[0].collections
+    assert area.get_paths()[0].vertices[:, 1].max() == pytest.approx(20)
 
 
 @pytest.mark.parametrize("suffix", report.PLOT_FORMATS)

@@ -12,12 +12,12 @@ from calib_jax import report
 def _record(
     method: str, seed: int, before: dict, after: dict | None = None, t: float = 1.5
 ) -> dict:
-    judgements = [{"name": "uncalibrated", "metrics": before, "intervals": {}, "parameters": {}}]
+    evaluations = [{"name": "uncalibrated", "metrics": before, "intervals": {}, "parameters": {}}]
     if after is not None:
-        judgements.append(_after("temperature", after, t))
+        evaluations.append(_after("temperature", after, t))
     return {
         "method": method, "seed": seed, "num_parameters": 10, "train_seconds": 2.0 + seed,
-        "splits": {"test": judgements},
+        "splits": {"test": evaluations},
     }  # fmt: skip
 
 

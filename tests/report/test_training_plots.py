@@ -195,9 +195,10 @@ def _monitor_rows(scale: float = 1.0, epochs: int = 6, num_bins: int = 15) -> li
 
 
 def test_titles_are_of_the_bins_that_are_shown() -> None:
-    """A method with five bins, watched by fifteen."""
+    """A method with five bins, monitored by fifteen."""
     rows = [
-        watched | row for watched, row in zip(_monitor_rows(), _gamma_rows(num_bins=5), strict=True)
+        monitored | row
+        for monitored, row in zip(_monitor_rows(), _gamma_rows(num_bins=5), strict=True)
     ]
     gammas = report.plot_gamma(rows)
     assert len(gammas.axes) == 2 * 5

@@ -43,6 +43,15 @@ def test_verdict_names_direction_interval_and_what_helps() -> None:
     )
 
 
+def test_wide_tables_are_continued_below() -> None:
+    columns = [(name, {"nll": 0.5}, {"nll": (0.4, 0.6)}) for name in "abcd"]
+    text = report.metric_table(columns, max_width=70)
+    assert max(map(len, text.splitlines())) <= 70
+    assert text == report.metric_table(columns[:2]) + "\n\n" + report.metric_table(columns[2:])
+    narrow = report.metric_table(columns, max_width=10)
+    assert narrow.count("metric") == 4, "at least one column each"
+
+
 @pytest.mark.parametrize(
     ("after", "words"),
     [

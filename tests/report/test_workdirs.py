@@ -11,7 +11,7 @@ import pytest
 from calib_jax import report
 
 
-def _judgement(name: str, accuracy: float, error: float) -> dict[str, Any]:
+def _evaluation(name: str, accuracy: float, error: float) -> dict[str, Any]:
     metrics = {"accuracy": accuracy, "f1_macro": accuracy - 0.1, "f1_weighted": accuracy - 0.05}
     metrics |= {"ece": 0.9, "ece_10": error, "nll": 1.0}
     parameters = {} if name == "uncalibrated" else {"temperature": [1.5]}
@@ -24,9 +24,12 @@ def _train(
     for seed, accuracy in enumerate(accuracies):
         folder = workdir / method / f"seed_{seed}"
         (folder / "logits").mkdir(parents=True)
-        judgements = [_judgement("uncalibrated", accuracy, 0.2), _judgement("spline", accuracy, 0)]
-        judgements.append(_judgement(scaling, accuracy, 0.1))
-        splits = {"test": judgements, "emotion_stimulus": judgements[:1]}
+        evaluations = [
+            _evaluation("uncalibrated", accuracy, 0.2),
+            _evaluation("spline", accuracy, 0),
+        ]
+        evaluations.append(_evaluation(scaling, accuracy, 0.1))
+        splits = {"test": evaluations, "emotion_stimulus": evaluations[:1]}
         record = {"method": method, "seed": seed, "num_parameters": 9, "train_seconds": 1.0}
         (folder / "results.json").write_text(json.dumps(record | {"splits": splits}))
         np.savez(folder / "logits" / "test.npz", logits=np.zeros((40, 6)), labels=np.zeros(40))
@@ -39,7 +42,7 @@ def _ask(workdir: pathlib.Path, data: str, accuracies: list[float]) -> pathlib.P
     workdir.mkdir()
     settings = {"data": data, "split": "test", "model": "org/llama", "shots": 2}
     results = [
-        _judgement(f"seed {i}", a, 0.3) | {"seed": i, "malformed": {}}
+        _evaluation(f"seed {i}", a, 0.3) | {"seed": i, "malformed": {}}
         for i, a in enumerate(accuracies)
     ]
     (workdir / "settings.json").write_text(json.dumps({"settings": settings}))
@@ -132,7 +135,7 @@ def _robust(
                 "attack": {"clean_accuracy": clean, "accuracy": attacked},
             }
             record = {"method": method, "seed": seed, "num_parameters": 9, "train_seconds": 1.0}
-            record |= {"splits": {"test": [_judgement("uncalibrated", clean, 0.2)]}}
+            record |= {"splits": {"test": [_evaluation("uncalibrated", clean, 0.2)]}}
             (folder / "results.json").write_text(json.dumps(record | {"robustness": robustness}))
     config = {"data": {"name": "cifar10"}, "method": {"adversarial": {"eps": eps}}}
     config["robustness"] = {"attack_eps": 0.03}
