@@ -166,6 +166,19 @@ class TestMetrics(Suite):
         *proper(metrics.brier_score, grad=("logits",)),
         *proper(metrics.refinement, grad=("logits",), soft_is_slow=True),
         *proper(metrics.inverse_temperature, soft_is_slow=True),
+        of_logits(
+            metrics.true_calibration_error,
+            lambda b: {"probs": b.probs, "true_probs": b.soft},
+            padded=("probs", "true_probs"),
+            grad=("probs",),
+            options={"num_bins": 3},
+        ),
+        of_logits(
+            metrics.truth_summary,
+            lambda b: {"logits": b.logits, "true_probs": b.soft},
+            padded=("logits", "true_probs"),
+            grad=("logits",),
+        ),
         of_logits(metrics.f1, hard, labels="labels"),
         of_logits(
             metrics.f1, hard, variant="weighted", labels="labels", options={"average": "weighted"}
