@@ -54,11 +54,11 @@ def known_truth(
 ) -> Dataset:
     """Draw labels of known probability: Gaussians, texts, or digits and CIFAR-10 with flipped labels.
 
-    The distribution p(y|x) of each label is kept in `label_probs`. The label of an example is drawn from its source: the class of a Gaussian or topic with its exact
-    posterior probabilities, or the class of a real image, taken as certain. Then it is flipped with a
-    probability e(x) of 0 to `2 noise`, `noise` on average, to class k with probability proportional to
-    u_k(x): e and u are smooth functions of a random projection of the example. All splits, validation
-    and test included, have labels drawn that way.
+    The distribution p(y|x) of each label is kept in `label_probs`. The label of an example is drawn from
+    its source: the class of a Gaussian or topic with its exact posterior probabilities, or the class of
+    a real image, taken as certain. Then it is flipped with a probability e(x) of 0 to `2 noise`, `noise`
+    on average, to class k with probability proportional to u_k(x): e and u are smooth functions of a
+    random projection of the example. All splits, validation and test included, have labels drawn so.
 
     Args:
       split: `'train'`, `'val'` or `'test'`.
