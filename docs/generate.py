@@ -116,6 +116,9 @@ DATA_SETS: dict[str, tuple[str, str, str]] = {
     "emotion_stimulus": (_TEXTS, "none stated", "Ghazi, Inkpen and Szpakowicz (2015)"),
 }  # fmt: skip
 
+# Sets that this package makes itself.
+GENERATED = {"known_truth": ("features", "Apache-2.0, as this package", "generated")}
+
 
 def pages() -> dict[pathlib.Path, str]:
     """Return the text of each page by its file."""
@@ -195,7 +198,8 @@ def data_sets() -> str:
         "",
     ]
     rows = []
-    for name, (kind, license_, source) in DATA_SETS.items():
+    for name in (name for name in data.NAMES if name not in data.FORMATS):
+        kind, license_, source = (DATA_SETS | GENERATED)[name]
         first = (inspect.getdoc(_load._READERS[name]) or "").splitlines()[0].rstrip(".")
         what = first.partition(": ")[2] or first
         rows.append((f"`{name}`", kind, what, license_, source))

@@ -167,8 +167,21 @@ Y = np.array([0, 1, 2, 0, 1, 2])
         ({"predictions": GOOD * 1.5, "labels": Y}, "name the array 'logits'"),
         ({"logits": GOOD * np.nan, "labels": Y}, "6 rows hold NaN or infinity, the first is row 0"),
         ({"logits": GOOD[:0], "labels": Y[:0]}, "there are no predictions (0 rows)"),
-        ({"logits": GOOD[:, :1], "labels": Y}, "a binary classifier needs a column for each class"),
-        ({"logits": GOOD[0], "labels": Y}, "expected [n, num_classes >= 2], got shape (3,)"),
+        (
+            {"logits": GOOD[:, :1], "labels": Y},
+            "expected 0 or 1, found 2; of one score per example",
+        ),
+        ({"logits": GOOD[0], "labels": Y}, "expected 0 or 1 of shape (3,) to match the scores"),
+        (
+            {"logits": GOOD[None], "labels": Y},
+            "expected [n, num_classes >= 2], got shape (1, 6, 3)",
+        ),
+        (
+            {"probs": GOOD[:, 0] * 9, "labels": Y % 2},
+            "3 is no probability; log odds go by the name",
+        ),
+        ({"logits": GOOD[:, 0] * np.nan, "labels": Y % 2}, "6 rows hold NaN or infinity"),
+        ({"probs": GOOD, "labels": GOOD > 0}, "every row sums to 1, so these are probabilities of"),
         ({"logits": GOOD}, "expected 'labels', found 'logits'"),
         ({"labels": Y}, "expected 'logits' or 'probs', found 'labels'"),
         ({}, "found nothing"),
@@ -331,7 +344,7 @@ def test_warnings(
     _, text, _ = _main(
         capsys, tmp_path / "a.npz", "--validation", tmp_path / "b.npz", *names, *options
     )
-    assert "warning" not in text
+    assert "warning:" not in text
     # Guesses: the less confident the better.
     rng = np.random.default_rng(0)
     np.savez(

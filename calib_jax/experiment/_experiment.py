@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 
 from calib_jax import train
+from calib_jax.evaluation import check_calibrators
 from calib_jax.experiment import _build, _workdir
 from calib_jax.experiment._custom import Custom, identify
 from calib_jax.experiment._keys import Config
@@ -46,6 +47,7 @@ class Experiment:
     def sets(self) -> _build.Data:
         """Load the data when first needed, as runs that are finished need none."""
         sets = _build.load_data(self._pinned, self.custom)
+        check_calibrators(self.config.calibrate, sets.train.num_classes)
         for dataset in sets.all():
             for note in dataset.notes:
                 self.log(f"{dataset.name} {dataset.split}: {note}")

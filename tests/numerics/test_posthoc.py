@@ -51,6 +51,12 @@ def two(b: Batch) -> dict[str, Any]:
     return {"logits": logits, "labels": labels}
 
 
+def answers(b: Batch) -> dict[str, Any]:
+    """One yes/no label for each class, with finite log odds far from [0, 1]."""
+    logits = np.clip(b.logits, -1e4, 1e4) - 3
+    return {"logits": logits, "labels": (b.labels[:, None] + np.arange(b.num_classes)) % 2}
+
+
 def conformal(score: str, **options: Any) -> Any:
     def fitted(probs: jax.Array, labels: jax.Array, weights: Any = None) -> jax.Array:
         sets = posthoc.ConformalSets.fit(
@@ -129,6 +135,7 @@ class TestPosthoc(Suite):
         fits("StructuredVectorScaling", "fit many", slow=True, rtol=1e-4),
         fits("Platt", inputs=two, wide=False, rtol=1e-4, slow=True),
         fits("Beta", inputs=two, wide=False, rtol=1e-3, slow=True),
+        fits("Platt", "fit labels", inputs=answers, wide=False, rtol=1e-4, slow=True),
         calls(
             "StructuredVectorScaling",
             *(1.7, 0.1, lambda k: np.linspace(0.5, 2, k), lambda k: np.linspace(-1, 1, k)),
@@ -153,6 +160,7 @@ class TestPosthoc(Suite):
             for score, options in (
                 ("lac", {}),
                 ("lac", {"class_conditional": True}),
+                ("aps", {}),
                 ("raps", {"k_reg": 2}),
             )
         ),
