@@ -144,7 +144,7 @@ def _ignored(tree: ast.AST) -> set[int]:
         elif isinstance(node, ast.keyword) and node.arg == "axis":
             ignored.add(id(node.value))  # the sign of -1: of two axes, 1 is the same
         elif isinstance(node, ast.Subscript) and getattr(node.value, "attr", "") == "shape":
-            ignored |= {id(n) for n in ast.walk(node.slice) if isinstance(n, ast.UnaryOp)}  # as above
+            ignored |= {id(n) for n in ast.walk(node.slice) if isinstance(n, ast.UnaryOp)}
         for part in filter(None, unused):
             ignored |= {id(child) for child in ast.walk(part)}
     return ignored
