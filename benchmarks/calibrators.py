@@ -2,7 +2,8 @@
 
 Fits each to the first half of the rows and measures NLL and ECE on the other half. The time is the CPU
 time of a second fit, when everything is compiled. FOLDER has the softmax outputs; the default is
-`softmax_outputs` of the folder that CALIB_JAX_DATA names. Prints the tables of docs/calibrators.md.
+`softmax_outputs` of the folder that CALIB_JAX_DATA names. A third table is of two classes: the first five
+of CIFAR-10 against the others. Prints the tables of docs/calibrators.md.
 """
 
 import os
@@ -20,17 +21,23 @@ _NETWORKS = {
     "densenet-bc-100-cifar-100": "DenseNet-BC-100, CIFAR-100",
 }
 _BINARY = ("platt", "beta")  # for two classes
+_HALF = 5  # classes of CIFAR-10 in the first of two
 
 
 def main() -> None:
-    """Print a table for each network."""
+    """Print a table for each network, and one of two classes."""
     folder = pathlib.Path(os.environ.get("CALIB_JAX_DATA", "."), "softmax_outputs")
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else folder
+    tables = []
     for name, title in _NETWORKS.items():
         if not (folder / f"{name}.npz").is_file():
             sys.exit(f"benchmarks.calibrators: {folder / f'{name}.npz'}: no such file")
         with np.load(folder / f"{name}.npz", allow_pickle=False) as archive:
-            probs, labels = archive["predictions"], archive["ground_truth"]
+            tables.append((title, archive["predictions"], archive["ground_truth"]))
+    title, probs, labels = tables[0]
+    two = np.stack([probs[:, :_HALF].sum(axis=1), probs[:, _HALF:].sum(axis=1)], axis=1)
+    tables.append((f"{title}, classes 0 to 4 against 5 to 9", two, labels // _HALF))
+    for title, probs, labels in tables:
         _print_table(title, np.asarray(posthoc.logits_from_probs(probs)), labels)
 
 
@@ -41,7 +48,7 @@ def _print_table(title: str, logits: np.ndarray, labels: np.ndarray) -> None:
     print("|---|---|---|---|")
     print(_row("none", jax.nn.softmax(logits[half:]), labels[half:], ""))
     for name, fit in posthoc.CALIBRATORS.items():
-        if name in _BINARY:
+        if name in _BINARY and logits.shape[1] != 2:
             continue
         jax.block_until_ready(fit(logits[:half], labels[:half]))
         start = time.process_time()

@@ -6,10 +6,10 @@
     python -m calib_jax.evaluate val.npz --calibrate svs --save_calibrator svs.npz
     python -m calib_jax.evaluate apply svs.npz new.npz --out calibrated
 
-PREDICTIONS is an .npz with `logits` or `probs` [n, num_classes] and `labels` [n], a .csv, .jsonl or
-.parquet with a `label` column and one column per class, or a pair logits.npy,labels.npy; docs/evaluate.md
-has the rules. Calibrators are fitted on --validation; without it the predictions are split into two
-random halves, each calibrated by a fit on the other.
+PREDICTIONS is an .npz with `logits` or `probs` [n, num_classes] and `labels` [n] (of labels that are 0
+or 1, all [n] or [n, num_labels]), a .csv, .jsonl or .parquet with a `label` column and one per class,
+or a pair logits.npy,labels.npy; docs/evaluate.md has the rules. Calibrators are fitted on --validation;
+without it on two random halves, each calibrated by a fit on the other.
 
 Prints a table with 95 % bootstrap intervals and writes results.json, report.html and plots.
 """
@@ -60,9 +60,9 @@ def _run(argv: list[str]) -> None:
         return
     options = vars(_parser(posthoc.CALIBRATORS).parse_args(argv))
     paths = options.pop("predictions")
-    names = [name.strip() for name in options.pop("calibrate").split(",") if name.strip()]
+    names = list(dict.fromkeys(filter(None, map(str.strip, options.pop("calibrate").split(",")))))
     options["out"] = options["out"] or pathlib.Path("runs", pathlib.Path(paths[0]).stem)
-    evaluation.run_evaluation(paths, calibrators=list(dict.fromkeys(names)), **options)
+    evaluation.run_evaluation(paths, calibrators=names, **options)
 
 
 def _parser(calibrators: Iterable[str]) -> argparse.ArgumentParser:
@@ -78,9 +78,9 @@ def _parser(calibrators: Iterable[str]) -> argparse.ArgumentParser:
     add("--calibrate", default="", metavar="NAMES", help=known)
     add("--out", type=pathlib.Path, metavar="DIR", help="default: runs/<file name>")
     add("--seed", type=int, default=0, help="of halves and bootstrap (default 0)")
-    bootstrap = "resamples (default 500; fewer above 200,000 examples)"
-    add("--num_bootstrap", type=int, metavar="N", help=bootstrap)
+    add("--num_bootstrap", type=int, metavar="N", help="resamples (default: by the number of rows)")
     add("--save_calibrator", type=pathlib.Path, metavar="FILE.npz", help="for `apply`")
+    add("--sets", type=float, metavar="ALPHA", help="conformal sets that miss the label so often")
     no_interactive = "a report.html without the figure that has sliders and embeds a sample of rows"
     add("--no_interactive", dest="interactive", action="store_false", help=no_interactive)
     add("--plot_format", choices=("png", "svg", "pdf"), default="png", help="default: png")

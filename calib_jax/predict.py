@@ -63,6 +63,9 @@ def _parser() -> argparse.ArgumentParser:
         help="leave the label empty where the confidence is lower",
     )  # fmt: skip
     parser.add_argument(
+        "--network", metavar="FILE", help="config file whose get_network made the network"
+    )
+    parser.add_argument(
         "--export", metavar="FOLDER",
         help="write the classifier as a jax.export program and, if it is an encoder, for PyTorch",
     )  # fmt: skip
@@ -73,7 +76,10 @@ def _run(arguments: argparse.Namespace) -> None:
     if not arguments.input and not arguments.export:
         raise ValueError("what is to be done? Give INPUT to classify, or --export FOLDER")
     experiment.keep_compiled()
-    classifier = experiment.load(arguments.run)
+    network = None
+    if arguments.network:
+        network = experiment.network_from_file(arguments.network, arguments.run)
+    classifier = experiment.load(arguments.run, network)
     if arguments.export:
         folder = pathlib.Path(arguments.export)
         for line in experiment.export(classifier, folder, arguments.calibrator):

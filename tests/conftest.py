@@ -29,6 +29,7 @@ hypothesis.settings.load_profile("calib_jax")
 _LONG_FILES = (
     "test_code_quality.py",
     "test_readme.py",
+    "test_tutorials.py",
     "train/test_devices.py",
     "experiment/test_sweep.py",
     "experiment/test_end_to_end.py",

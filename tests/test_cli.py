@@ -75,6 +75,24 @@ def test_run_and_list_outside_the_clone(tmp_path: pathlib.Path) -> None:
     )
 
 
+def test_a_reader_that_leaves_is_no_error() -> None:
+    """`calib-jax list | head -1`: the pipe is closed before anything is written."""
+    script = "import sys; from calib_jax import cli; input(); sys.exit(cli.main())"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, "list"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    process.stdin.write(b"\n")
+    process.stdin.close()
+    assert process.wait(timeout=120) == 141
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
 def test_a_file_comes_before_a_name(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

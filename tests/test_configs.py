@@ -32,16 +32,28 @@ def _arguments(module) -> list:
     return list(getattr(module, "NETWORKS", getattr(module, "STUDIES", [None])))
 
 
+# Beside the first argument of each file: what takes another branch of the config or of the test.
+OTHER_BRANCHES = ("autolabel/adversarial:cifar100:0.03", "own/text:pretrained")
+
+
+def _is_quick(name: str, network: str | None) -> bool:
+    """Deep networks take seconds to trace."""
+    deep = network in ("resnet110", "wide_resnet_26_10", "densenet121")
+    deep |= network == "resnet50" and "cifar" in name
+    return not deep and name not in ("emotion/goemotions", "emotion/empathetic_dialogues")
+
+
 def _cases():
+    """By default one argument of each file; all of them are built, without a network, below."""
     for path in FILES:
-        for network in _arguments(_load(path)):
-            name = path.relative_to(ROOT / "configs").with_suffix("").as_posix()
-            # A deep network takes seconds to trace: one of each file by default.
-            deep = network in ("resnet110", "wide_resnet_26_10", "densenet121")
-            slow = deep or (network == "resnet50" and "cifar" in name)
-            slow |= name in ("emotion/goemotions", "emotion/empathetic_dialogues")
-            marks = [pytest.mark.slow] if slow else []
-            yield pytest.param(path, network, id=f"{name}:{network}", marks=marks)
+        name = path.relative_to(ROOT / "configs").with_suffix("").as_posix()
+        networks = _arguments(_load(path))
+        first = [n for n in networks if _is_quick(name, n)][:1]
+        for network in networks:
+            case = f"{name}:{network}"
+            default = network in first or case in OTHER_BRANCHES
+            marks = [] if default else [pytest.mark.slow]
+            yield pytest.param(path, network, id=case, marks=marks)
 
 
 @pytest.mark.parametrize(("path", "network"), list(_cases()))
@@ -56,6 +68,8 @@ def test_dry_run(path, network, fake_data, monkeypatch, tmp_path) -> None:
         assert len(names.split(",")) == 12
         config.method.variants.sim_mixup_csd.generations = 2
         config.method.name = "sim_mixup_csd"
+    elif path.parent.name == "evidence":
+        config.method.name = "randaug_autolabel" if network == "digits" else "sim_mixup_csd"
     elif "aum_mixup" in names:
         config.method.name = "m_mixup,aum_mixup_ls"
     elif "autolabel" in names:
@@ -242,11 +256,13 @@ def test_emotion_configs_have_the_published_numbers(name: str) -> None:
     assert not config.method.sd.calibrated
 
 
-def test_networks_of_the_configs_exist() -> None:
+def test_every_argument_gives_a_known_network_and_methods() -> None:
     for path in FILES:
         module = _load(path)
         for network in _arguments(module):
             config = module.get_config(*([network] if network else []))
             assert config.model.name in models.NAMES
+            for name in config.method.name.split(","):
+                assert _recipe.phases(config, name)
     with pytest.raises(ValueError, match="network 'resnet51': expected one of resnet50"):
         _load(ROOT / "configs/adafocal/cifar10.py").get_config("resnet51")

@@ -167,8 +167,21 @@ Y = np.array([0, 1, 2, 0, 1, 2])
         ({"predictions": GOOD * 1.5, "labels": Y}, "name the array 'logits'"),
         ({"logits": GOOD * np.nan, "labels": Y}, "6 rows hold NaN or infinity, the first is row 0"),
         ({"logits": GOOD[:0], "labels": Y[:0]}, "there are no predictions (0 rows)"),
-        ({"logits": GOOD[:, :1], "labels": Y}, "a binary classifier needs a column for each class"),
-        ({"logits": GOOD[0], "labels": Y}, "expected [n, num_classes >= 2], got shape (3,)"),
+        (
+            {"logits": GOOD[:, :1], "labels": Y},
+            "expected 0 or 1, found 2; of one score per example",
+        ),
+        ({"logits": GOOD[0], "labels": Y}, "expected 0 or 1 of shape (3,) to match the scores"),
+        (
+            {"logits": GOOD[None], "labels": Y},
+            "expected [n, num_classes >= 2], got shape (1, 6, 3)",
+        ),
+        (
+            {"probs": GOOD[:, 0] * 9, "labels": Y % 2},
+            "3 is no probability; log odds go by the name",
+        ),
+        ({"logits": GOOD[:, 0] * np.nan, "labels": Y % 2}, "6 rows hold NaN or infinity"),
+        ({"probs": GOOD, "labels": GOOD > 0}, "every row sums to 1, so these are probabilities of"),
         ({"logits": GOOD}, "expected 'labels', found 'logits'"),
         ({"labels": Y}, "expected 'logits' or 'probs', found 'labels'"),
         ({}, "found nothing"),
@@ -435,8 +448,9 @@ def test_progress_is_shown_after_a_while(
     monkeypatch.setattr(evaluation._command, "_PROGRESS_SECONDS", 0.01)
     with evaluation._command.Progress() as progress:
         progress("fitting")
-        time.sleep(0.2)
-    assert re.fullmatch(r"\[0 s\] fitting\n", capsys.readouterr().err)
+        while not progress.shown:
+            time.sleep(0.01)
+    assert re.fullmatch(r"\[\d+ s\] fitting\n", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

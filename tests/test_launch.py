@@ -31,7 +31,7 @@ def _run(script: str, *arguments: str, **variables: str) -> subprocess.Completed
         env=os.environ | variables,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 
@@ -95,7 +95,7 @@ def _batch_job(folder: pathlib.Path, **variables: str) -> tuple[int, list[str], 
         while not (folder / "srun.pid").exists():
             time.sleep(0.02)
         job.send_signal(signal.SIGUSR1)
-    said = job.communicate(timeout=60)[1]
+    said = job.communicate(timeout=300)[1]
     calls = folder / "calls"
     return job.returncode, calls.read_text().splitlines() if calls.exists() else [], said
 

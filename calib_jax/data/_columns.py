@@ -42,6 +42,12 @@ class Columns(NamedTuple):
         """Return the names of all columns that are read."""
         return tuple(name for name in (*self[:2], *self.choices.split(","), *self[3:]) if name)
 
+    def note(self) -> str:
+        """Return which column is what, for the user."""
+        return (
+            f"columns: {', '.join(f'{k} = {name!r}' for k, name in self._asdict().items() if name)}"
+        )
+
 
 def choose_columns(
     name: str,
@@ -60,25 +66,31 @@ def choose_columns(
       given: Columns that the user named.
       has_label: Whether one of the columns is the label.
     """
-    for key, columns_given in given._asdict().items():
-        for column in columns_given.split(",") if key == "choices" else (columns_given,):
-            if column and column not in columns:
-                hint = expected_one_of(column, columns)
-                raise ValueError(f"{name}: {key}={column!r}: {path} has no such column; {hint}")
+    _check_given(name, path, columns, given)
     free = [column for column in columns if column not in given.used()]
     label = given.label
     if has_label and not label:
         label = _only(name, "label", path, columns, free, _LABEL)
+    chosen = given._replace(label=label)
     if given.text or given.image:
-        return given._replace(label=label)
+        return chosen
     rest = [column for column in free if column != label]
     if not given.pair:
         for first, second in _PAIRS:
-            if {first, second} <= set(rest):
-                return given._replace(text=first, pair=second, label=label)
+            if first in rest and second in rest:
+                return chosen._replace(text=first, pair=second)
         if images := [column for column in rest if column.lower() in _IMAGE]:
-            return given._replace(image=images[0], label=label)
-    return given._replace(text=_only(name, "text", path, columns, rest, _TEXT), label=label)
+            return chosen._replace(image=images[0])
+    return chosen._replace(text=_only(name, "text", path, columns, rest, _TEXT))
+
+
+def _check_given(name: str, path: pathlib.Path, columns: Sequence[str], given: Columns) -> None:
+    """Raise if the file has no column of a name that the user gave."""
+    for key, names in given._asdict().items():
+        for column in names.split(",") if key == "choices" else [names]:
+            if column and column not in columns:
+                hint = expected_one_of(column, columns)
+                raise ValueError(f"{name}: {key}={column!r}: {path} has no such column; {hint}")
 
 
 def choose_input_columns(
@@ -167,8 +179,7 @@ def read_examples(
         raise ValueError(
             f"{name}: none of the {num_rows} rows of {files[0].path} can be used: {why}"
         )
-    used = columns._asdict().items()
-    notes += (f"columns: {', '.join(f'{key} = {column!r}' for key, column in used if column)}",)
+    notes += (columns.note(),)
     if num_choices:
         label_names = tuple(f"choice {i}" for i in range(num_choices))
         labels = _choice_numbers(name, rows, labels, num_choices)

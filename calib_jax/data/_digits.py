@@ -30,7 +30,7 @@ def digits(split: str, data_dir: pathlib.Path | None, *, num_train: int = _POOL)
     images, labels = load_digits(return_X_y=True)
     pixels = np.round(images * (255 / 16)).astype(np.uint8)  # stored as 0 to 16
     order = np.random.default_rng(_SEED).permutation(len(labels))
-    parts = {
+    positions = {
         "train": order[:num_train],
         "val": order[_POOL : _POOL + _VAL],
         "test": order[_POOL + _VAL :],
@@ -45,4 +45,4 @@ def digits(split: str, data_dir: pathlib.Path | None, *, num_train: int = _POOL)
         mean=(0.3053,),
         std=(0.3759,),
     )
-    return everything.take(parts[split])
+    return everything.take(positions[split])

@@ -138,8 +138,8 @@ def isear(split: str, data_dir: pathlib.Path | None, *, max_malformed: float = 0
             table.add_once(row, WITH_SHAME.index(emotion), text)
     dataset = table.dataset(split, WITH_SHAME, ROWS["isear"]["all"])
     num_train = round(0.6 * len(dataset))
-    parts = stratified(dataset.labels, (num_train, (len(dataset) - num_train) // 2))
-    return dataset.take(parts[("train", "val", "test").index(split)])
+    subsets = stratified(dataset.labels, (num_train, (len(dataset) - num_train) // 2))
+    return dataset.take(subsets[("train", "val", "test").index(split)])
 
 
 def dailydialog(
@@ -299,8 +299,8 @@ def emotion_stimulus(
                 table.add_once(row, classes[emotion], text)
     dataset = table.dataset(split, WITH_SHAME, ROWS["emotion_stimulus"]["all"])
     num_train = round(_FINE_TUNING * len(dataset))
-    parts = stratified(dataset.labels, (num_train, (len(dataset) - num_train) // 2))
-    return dataset.take(parts[("train", "val", "test").index(split)])
+    subsets = stratified(dataset.labels, (num_train, (len(dataset) - num_train) // 2))
+    return dataset.take(subsets[("train", "val", "test").index(split)])
 
 
 def _tagged(line: str) -> tuple[str, str]:

@@ -3,10 +3,9 @@
 import dataclasses
 import functools
 import hashlib
-import math
 import pathlib
+import re
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -22,8 +21,9 @@ Value = str | list[str] | _images.Source
 
 # ImageNet's, for color images; others are brought from [0, 1] to about unit variance.
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-_RESIDENT_BYTES = 4e9  # images beyond this are decoded when they are needed
 _SHOWN = 12  # classes listed in a note
+# Of reasonable length. What has leading zeros is a code, to be kept as it is.
+_NUMBER = re.compile(r"([+-]?(?:0|[1-9]\d{0,30}))(\.\d{0,30})?")
 _MOST_CLASSES = 100  # more are accepted if there are two examples of each on average
 
 
@@ -97,8 +97,6 @@ def build_dataset(
             f"by class, seed {shares.seed}",
         )
     notes += _duplicate_notes(split, labels, digests)
-    if missing := sorted(set(range(len(names))) - set(labels[source][positions].tolist())):
-        notes += (f"warning: no example of class {_shown([repr(names[c]) for c in missing])}",)
     columns = {key: _array(column) for key, column in examples.inputs.items() if key != "image"}
     mean, std = None, None
     if "features" in columns:  # of the training split, whichever split is asked for
@@ -121,13 +119,14 @@ def build_dataset(
     if isinstance(images, np.ndarray):
         mean, std = _normalization(images.shape[-1])
         return dataclasses.replace(dataset, inputs={"image": images[positions]}, mean=mean, std=std)
-    return _with_images(
-        dataset,
+    mean, std = _normalization(3)
+    return _images.add_images(
+        dataclasses.replace(dataset, mean=mean, std=std),
         [images[i] for i in positions],
         [examples.rows[i] for i in positions],
         size,
         Malformed(name, max_malformed),
-        digests[source][positions],
+        fingerprint=hashlib.sha256(digests[source][positions].tobytes()).hexdigest(),
     )
 
 
@@ -201,17 +200,16 @@ def _check_known(name: str, given: Mapping[str, Examples], classes: Mapping[Labe
 
 
 def to_number(label: Label) -> float | None:
-    """Return the number that a label is, an `int` if it is whole; `None` for a name."""
-    try:
-        number = float(label)
-    except (ValueError, OverflowError):
+    """Return the number that a label is, an `int` if it is whole; `None` for a name, as `'007'` is."""
+    if isinstance(label, int):
+        return int(label)  # not a bool
+    if isinstance(label, float):
+        return int(label) if label.is_integer() else label
+    match = _NUMBER.fullmatch(label)
+    if not match:
         return None
-    if not math.isfinite(number) or number != int(number):
-        return number if math.isfinite(number) else None
-    try:
-        return int(label)  # exact, however large
-    except ValueError:
-        return int(number)
+    whole_number, fraction = match.groups("")
+    return float(label) if fraction.strip(".0") else int(whole_number)
 
 
 def _draw(
@@ -243,10 +241,10 @@ def _draw(
             f"{name}: {len(unique)} different examples are too few for "
             + " and ".join(f"{key}_share={share:g}" for key, share in sizes.items())
         )
-    parts = stratified(labels[first], counts, shares.seed)
+    drawn = stratified(labels[first], counts, shares.seed)
     return {
-        key: np.flatnonzero(np.isin(group, part))
-        for key, part in zip((*sizes, "train"), parts, strict=True)
+        key: np.flatnonzero(np.isin(group, groups))
+        for key, groups in zip((*sizes, "train"), drawn, strict=True)
     }
 
 
@@ -315,71 +313,6 @@ def _moments(rows: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def _normalization(channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return (_MEAN, _STD) if channels == 3 else ((0.5,) * channels, (0.25,) * channels)
-
-
-def _with_images(
-    dataset: Dataset,
-    sources: Sequence[_images.Source],
-    rows: Sequence[Row],
-    size: int,
-    malformed: Malformed,
-    digests: np.ndarray,
-) -> Dataset:
-    """Return the set with decoded images; with `read` instead if they are too large for memory."""
-    mean, std = _normalization(3)
-    if 3 * size**2 * len(sources) > _RESIDENT_BYTES:
-        read = functools.partial(_read_image, sources, rows, size)
-        fingerprint = hashlib.sha256(digests.tobytes()).hexdigest()
-        return dataclasses.replace(
-            dataset, inputs={}, mean=mean, std=std, read=read, fingerprint=fingerprint
-        )
-    with ThreadPoolExecutor() as pool:  # Pillow releases the interpreter lock
-        decoded = list(pool.map(functools.partial(_try_decode, size=size), sources))
-    good: list[int] = []
-    images: list[np.ndarray] = []
-    for i, (row, image) in enumerate(zip(rows, decoded, strict=True)):
-        if isinstance(image, str):
-            malformed.add(row.path, row.line, image)
-        else:
-            good.append(i)
-            images.append(image)
-    notes = dataset.notes + malformed.notes(len(rows))
-    if not good:
-        raise ValueError(f"{dataset.name}: none of the {len(rows)} images can be used; {notes[-1]}")
-    for i, image in zip(good, images, strict=True):
-        if image.shape != images[0].shape:
-            raise ValueError(
-                f"{dataset.name}: {rows[good[0]].path} has {_pixels(images[0])} pixels, "
-                f"{rows[i].path} has {_pixels(image)}: set size (config.data.options.size), the side "
-                "of the square to which all are scaled"
-            )
-    dataset = dataclasses.replace(dataset, notes=notes, mean=mean, std=std).take(good)
-    return dataclasses.replace(dataset, inputs=dataset.inputs | {"image": np.stack(images)})
-
-
-def _try_decode(source: _images.Source, size: int) -> np.ndarray | str:
-    """Return the image, or the reason why it is malformed."""
-    try:
-        return _images.decode(source, size)
-    except ValueError as error:
-        return str(error)
-
-
-def _read_image(
-    sources: Sequence[_images.Source],
-    rows: Sequence[Row],
-    size: int,
-    position: int,
-    rng: np.random.Generator | None,
-) -> dict[str, np.ndarray]:
-    image = _try_decode(sources[position], size)
-    if isinstance(image, str):
-        raise ValueError(f"{rows[position].path}:{rows[position].line}: {image}")
-    return {"image": image}
-
-
-def _pixels(image: np.ndarray) -> str:
-    return f"{image.shape[1]}x{image.shape[0]}"
 
 
 def _label_note(names: Sequence[str]) -> str:

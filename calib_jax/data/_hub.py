@@ -3,6 +3,7 @@
 import pathlib
 import re
 
+from calib_jax import _hub
 from calib_jax.data import _sources
 
 _ID = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(/\w[\w.-]*)?(@\S+)?")  # OWNER/NAME/SUBSET@REVISION
@@ -24,28 +25,15 @@ def find_folder(path: str, data_dir: pathlib.Path | None) -> tuple[pathlib.Path,
             f"huggingface: path={path!r}: expected a folder, or an id of the Hub such as "
             "'nyu-mll/glue/mnli' (config.data.options.path)"
         )
-    hub_id, subset, revision = (part or "" for part in match.groups())
-    from huggingface_hub import snapshot_download
-
+    repo, subset, revision = (text or "" for text in match.groups())
+    files = (f"{subset[1:]}/*.parquet" if subset else "*.parquet",)
     try:
-        snapshot = snapshot_download(
-            hub_id,
-            repo_type="dataset",
-            revision=revision[1:] or None,
-            allow_patterns=f"{subset[1:]}/*.parquet" if subset else "*.parquet",
-        )
-    except Exception as error:  # of network, server, cache or id: all mean that it is not here
-        why = str(error).strip().partition("\n")[0]
-        raise ValueError(
-            f"huggingface: path={path!r}: no such folder here, and nothing from the Hub ({why}); "
-            f"where there is a network: hf download {hub_id} --repo-type dataset --local-dir FOLDER"
-        ) from error
-    commit = pathlib.Path(snapshot).name
-    folder = pathlib.Path(snapshot) / subset[1:]
+        snapshot, commit = _hub.download(repo, revision[1:], files=files, kind="dataset")
+    except ValueError as error:
+        raise ValueError(f"huggingface: path={path!r}: {error} --local-dir FOLDER") from None
+    folder = snapshot / subset[1:]
     if not folder.is_dir():
-        raise ValueError(
-            f"huggingface: path={path!r}: {hub_id} has no parquet files in {subset[1:]}"
-        )
+        raise ValueError(f"huggingface: path={path!r}: {repo} has no parquet files in {subset[1:]}")
     return folder, commit
 
 

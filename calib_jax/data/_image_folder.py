@@ -1,45 +1,27 @@
 """Your own images: a folder with a subfolder for each class."""
 
 import pathlib
+from collections.abc import Mapping
 
 from calib_jax.data import _images
-from calib_jax.data._dataset import Dataset
-from calib_jax.data._examples import Examples, Shares, build_dataset
+from calib_jax.data._examples import Examples
 from calib_jax.data._rows import Row
 from calib_jax.data._sources import ALIASES, SPLITS, by_split, resolve, training_root
 
 
-def image_folder(
-    split: str,
-    data_dir: pathlib.Path | None,
-    *,
-    path: str = "",
-    train: str = "",
-    val: str = "",
-    test: str = "",
-    val_share: float = 0.1,
-    test_share: float = 0.2,
-    split_seed: int = 0,
-    size: int = 0,
-    max_malformed: float = 0.01,
-) -> Dataset:
-    """Read images from a folder that has a subfolder for each class, named after it.
+def read_image_folders(
+    data_dir: pathlib.Path | None, path: str, named: Mapping[str, str]
+) -> dict[str, Examples]:
+    """Read the paths of images in folders that have a subfolder for each class, named after it.
 
     Args:
-      split: `'train'`, `'val'` or `'test'`.
       data_dir: Data folder.
-      path: Folder of the class folders, or of folders `train`, `val` and `test` of class folders. The
-        others as for `table`.
-      train: Training folder, instead of `path`.
-      val: Validation folder.
-      test: Test folder.
-      val_share: Fraction of the training images for validation, if there is no validation folder.
-      test_share: Fraction of the training images for test, if there is no test folder.
-      split_seed: Seed of the draw.
-      size: Side to which images are scaled; 0 if all have the same size.
-      max_malformed: Largest fraction of malformed images.
+      path: Folder of the class folders, or of folders `train`, `val` and `test` of class folders.
+      named: Folders of the splits instead.
+
+    Returns:
+      The examples of each split that has a folder.
     """
-    named = {"train": train, "val": val, "test": test}
     root = training_root("image_folder", data_dir, path, named)
     folders = {f.name: f for f in sorted(root.iterdir()) if f.is_dir()} if root.is_dir() else {}
     if path and any(name.lower() in ALIASES["train"] for name in folders):
@@ -47,11 +29,7 @@ def image_folder(
     else:
         given = {"train": root}
     given |= {key: resolve("image_folder", key, n, data_dir) for key, n in named.items() if n}
-    examples = {key: _read_folder(folder) for key, folder in given.items()}
-    shares = Shares(val_share, test_share, split_seed)
-    return build_dataset(
-        "image_folder", split, examples, shares, size=size, max_malformed=max_malformed
-    )
+    return {key: _read_folder(folder) for key, folder in given.items()}
 
 
 def _read_folder(folder: pathlib.Path) -> Examples:

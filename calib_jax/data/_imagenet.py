@@ -71,7 +71,7 @@ def imagenet(
     file_split = "train" if official_train else "validation"
     records = prepared(find_imagenet(data_dir), file_split, cache_dir)
     n = len(records.labels)
-    whole = Dataset(
+    everything = Dataset(
         name="imagenet",
         split=split,
         inputs={},
@@ -84,11 +84,11 @@ def imagenet(
         read=partial(read, records.source),
     )
     if not halve_validation:
-        return whole.take(split_positions("imagenet", split, n, num_val))
+        return everything.take(split_positions("imagenet", split, n, num_val))
     if split == "train":
-        return whole
+        return everything
     val, test = np.split(np.random.default_rng(0).permutation(n), [n // 2])
-    return whole.take(val if split == "val" else test)
+    return everything.take(val if split == "val" else test)
 
 
 def find_imagenet(data_dir: pathlib.Path | None) -> pathlib.Path:

@@ -106,7 +106,7 @@ def _matched(
         )
     if len(known) < len(files):
         notes += (f"{len(files) - len(known)} of {len(files)} images are not ImageNet's; left out",)
-    whole = Dataset(
+    everything = Dataset(
         name=name,
         split="test",
         inputs={},
@@ -118,7 +118,7 @@ def _matched(
         std=STD,
         read=partial(read, source, cropped=True),
     )
-    return whole.take(known[np.argsort(ids[known], kind="stable")])
+    return everything.take(known[np.argsort(ids[known], kind="stable")])
 
 
 def _check_classes(

@@ -21,28 +21,19 @@ from calib_jax.data._emotion import (
 )
 from calib_jax.data._fashion_mnist import fashion_mnist
 from calib_jax.data._goemotions import goemotions
-from calib_jax.data._image_folder import image_folder
 from calib_jax.data._imagenet import imagenet
 from calib_jax.data._imagenet_c import corrupted_patterns, imagenet_c
+from calib_jax.data._known_truth import known_truth
 from calib_jax.data._newsgroups import newsgroups
-from calib_jax.data._npz import npz
+from calib_jax.data._own_files import own_files
 from calib_jax.data._pairs import mnli, msrp, qqp, snli, twitter_ppdb
 from calib_jax.data._sources import SPLITS
 from calib_jax.data._svhn import svhn
-from calib_jax.data._tables import table
 from calib_jax.data._tiny_imagenet import tiny_imagenet
 
 Reader = Callable[..., Dataset]  # reader(split, data_dir, *, options)
-# Your own files, of any of these formats.
-_FORMATS: dict[str, Reader] = {
-    "csv": partial(table, "csv"),
-    "jsonl": partial(table, "jsonl"),
-    "parquet": partial(table, "parquet"),
-    "npz": npz,
-    "image_folder": image_folder,
-    "tfds": partial(table, "tfds"),
-    "huggingface": partial(table, "huggingface"),
-}
+# Formats of your own files.
+FORMATS = ("csv", "jsonl", "parquet", "npz", "image_folder", "tfds", "huggingface")
 _READERS: dict[str, Reader] = {
     "digits": digits,
     "fashion_mnist": fashion_mnist,
@@ -68,9 +59,9 @@ _READERS: dict[str, Reader] = {
     "isear": isear,
     "emotion_stimulus": emotion_stimulus,
     "newsgroups": newsgroups,
-    **_FORMATS,
+    "known_truth": known_truth,
+    **{kind: partial(own_files, kind) for kind in FORMATS},
 }
-FORMATS = tuple(_FORMATS)
 NAMES = _READERS.keys()  # a view: it includes what is registered later
 
 

@@ -1,51 +1,35 @@
 """Your own arrays: images or feature vectors in an .npz file."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from calib_jax.data._dataset import Dataset
-from calib_jax.data._examples import Examples, Shares, build_dataset
+from calib_jax.data._examples import Examples
 from calib_jax.data._files import Malformed, read_npz
 from calib_jax.data._rows import Row
 from calib_jax.data._sources import given_files
 
 
-def npz(
-    split: str,
-    data_dir: pathlib.Path | None,
-    *,
-    path: str = "",
-    train: str = "",
-    val: str = "",
-    test: str = "",
-    val_share: float = 0.1,
-    test_share: float = 0.2,
-    split_seed: int = 0,
-    max_malformed: float = 0.01,
-) -> Dataset:
+def read_arrays(
+    data_dir: pathlib.Path | None, path: str, named: Mapping[str, str], max_malformed: float
+) -> dict[str, Examples]:
     """Read arrays `image` or `features`, with `labels` and perhaps `label_names`.
 
-    Images are uint8 `[n, h, w, c]` or `[n, h, w]`, or floats in [0, 1]. Features are numbers `[n, dim]`;
-    `mean` and `std` are those of the training split. Labels are names or whole numbers `[n]`; with
-    `label_names` they are 0 to K - 1. Examples with NaN or infinity are malformed.
+    Images are uint8 `[n, h, w, c]` or `[n, h, w]`, or floats in [0, 1]. Features are numbers `[n, dim]`.
+    Labels are names or whole numbers `[n]`; with `label_names` they are 0 to K - 1. Examples with NaN or
+    infinity are malformed.
 
     Args:
-      split: `'train'`, `'val'` or `'test'`.
       data_dir: Data folder.
-      path: File, or folder with `train`, `val` and `test` files. This and the others as for `table`.
-      train: Training file, instead of `path`.
-      val: Validation file.
-      test: Test file.
-      val_share: Fraction of the training file for validation, if there is no validation file.
-      test_share: Fraction of the training file for test, if there is no test file.
-      split_seed: Seed of the draw.
+      path: File, or folder with `train`, `val` and `test` files.
+      named: Files of the splits instead.
       max_malformed: Largest fraction of malformed examples.
+
+    Returns:
+      The examples of each split that has a file.
     """
-    files = given_files(
-        "npz", (".npz",), data_dir, path, {"train": train, "val": val, "test": test}
-    )
+    files = given_files("npz", (".npz",), data_dir, path, named)
     given = {key: _read_npz(paths, max_malformed) for key, paths in files.items()}
     kinds = {key: _kind(examples) for key, examples in given.items()}
     for key, kind in kinds.items():
@@ -53,7 +37,7 @@ def npz(
             raise ValueError(
                 f"npz: {key} has {kind}, train has {kinds['train']}: expected the same"
             )
-    return build_dataset("npz", split, given, Shares(val_share, test_share, split_seed))
+    return given
 
 
 def _read_npz(paths: Sequence[pathlib.Path], max_malformed: float) -> Examples:

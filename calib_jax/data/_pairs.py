@@ -72,7 +72,7 @@ def snli(
         ),
         "SNLI",
         "Get snli_1.0.zip from nlp.stanford.edu/projects/snli and unzip it to <data folder>/snli_1.0/.",
-        whole=official_test,
+        official_test=official_test,
     )
     expected = ROWS["snli"][file_split]
     return _inference("snli", split, source, _Columns(7, 8, -1), expected, max_malformed)
@@ -143,7 +143,7 @@ def qqp(
         ),
         "QQP",
         "Get QQP-clean.zip of gluebenchmark.com/tasks and unzip it to <data folder>/QQP/.",
-        whole=official_test,
+        official_test=official_test,
     )
     table = Table("qqp", max_malformed)
     for row, first, second, label in _questions(table, source.path):

@@ -200,7 +200,7 @@ def locate(
     folder: str,
     how: str,
     *,
-    whole: bool = False,
+    official_test: bool = False,
 ) -> Source:
     """Find a split in the publisher's files or in Desai and Durrett's archive.
 
@@ -211,9 +211,10 @@ def locate(
       patterns: Glob patterns of the publisher's file with the split.
       folder: Folder of the set in the archive.
       how: Sentence on where to get the set.
-      whole: Whether validation and test are whole files instead of halves of one; the archive has none.
+      official_test: Whether validation and test are files of the publisher instead of halves of one; the
+        archive has none.
     """
-    halved = split != "train" and not whole
+    halved = split != "train" and not official_test
     if split == "train" or halved:
         file = {"train": "train", "val": "dev", "test": "test"}[split]
         patterns = (*patterns, f"{_ARCHIVE}/{folder}/{file}.txt")
@@ -257,7 +258,7 @@ def stratified(labels: np.ndarray, sizes: tuple[int, ...], seed: int = 0) -> lis
       Sorted positions of each subset and of the remainder.
     """
     rest = np.random.default_rng(seed).permutation(len(labels))
-    parts = []
+    subsets = []
     for size in sizes:
         count = np.bincount(labels[rest])
         share, remainder = np.divmod(count * size, max(len(rest), 1))
@@ -265,6 +266,6 @@ def stratified(labels: np.ndarray, sizes: tuple[int, ...], seed: int = 0) -> lis
         # The first examples of each class in shuffled order are taken.
         of_class = [np.flatnonzero(labels[rest] == c)[:n] for c, n in enumerate(share)]
         taken = np.concatenate(of_class)
-        parts.append(np.sort(rest[taken]))
+        subsets.append(np.sort(rest[taken]))
         rest = np.delete(rest, taken)
-    return [*parts, np.sort(rest)]
+    return [*subsets, np.sort(rest)]

@@ -6,6 +6,7 @@ import importlib.metadata
 import logging
 import os
 import pathlib
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,6 +82,14 @@ def tokenizer_files(folder: pathlib.Path) -> list[pathlib.Path]:
             "(the Hugging Face layout)"
         )
     return files
+
+
+def copy_tokenizer(source: pathlib.Path, target: pathlib.Path) -> None:
+    """Copy a tokenizer to a folder; a `config.json` that is there is a network's, and stays."""
+    target.mkdir(parents=True, exist_ok=True)
+    for path in tokenizer_files(source):
+        if path.name != "config.json" or not (target / path.name).exists():
+            shutil.copyfile(path, target / path.name)
 
 
 class Tokenizer:

@@ -1,5 +1,6 @@
 """Rows to classify, of files of any size, one at a time: no labels, and no row left out."""
 
+import contextlib
 import pathlib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -41,10 +42,12 @@ class UnlabeledFile(NamedTuple):
     Attributes:
       total: Largest position of its rows.
       rows: Function that yields them.
+      note: Columns that are read, for the user.
     """
 
     total: int
     rows: Callable[[], Iterator[Unlabeled]]
+    note: str = ""
 
 
 def read_unlabeled(path: pathlib.Path, shapes: Shapes, columns: Columns) -> UnlabeledFile:
@@ -101,7 +104,7 @@ def _table(path: pathlib.Path, shapes: Shapes, columns: Columns) -> UnlabeledFil
             yield Unlabeled(str(record.line), record.line, inputs)
 
     total = _count_lines(path) if records.num_rows is None else records.num_rows
-    return UnlabeledFile(total, rows)
+    return UnlabeledFile(total, rows, chosen.note())
 
 
 def _count_lines(path: pathlib.Path) -> int:
@@ -145,17 +148,8 @@ def _decode(source: Value, shape: tuple[int, ...]) -> np.ndarray:
 def _arrays(path: pathlib.Path, shapes: Shapes) -> UnlabeledFile:
     """Open an archive whose array is read a few rows at a time, not as a whole."""
     name = next(iter(shapes))
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = [member.removesuffix(".npy") for member in archive.namelist()]
-            if name not in members:
-                raise ValueError(f"{path}: expected the array {name}, it has {', '.join(members)}")
-            with archive.open(f"{name}.npy") as file:
-                (count, *shape), _ = _read_header(file)
-    except NOT_NPZ as error:
-        if str(error).startswith(str(path)):
-            raise
-        raise ValueError(f"{path}: not a whole npz archive without pickled objects") from error
+    with _array_file(path, name) as (_, (count, *shape), dtype):
+        pass
     if name == "image" and len(shape) == 2:
         shape = [*shape, 1]
     if tuple(shape) != shapes[name]:
@@ -164,10 +158,8 @@ def _arrays(path: pathlib.Path, shapes: Shapes) -> UnlabeledFile:
 
     def rows() -> Iterator[Unlabeled]:
         position = 0
-        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
-            _, dtype = _read_header(file)
-            size = dtype.itemsize * int(np.prod(shape))
-            while block := file.read(_ROWS * size):
+        with _array_file(path, name) as (file, *_):
+            while block := file.read(_ROWS * dtype.itemsize * int(np.prod(shape))):
                 for row in np.frombuffer(block, dtype).reshape(-1, *shape):
                     position += 1
                     if row.dtype.kind == "f" and not np.isfinite(row).all():
@@ -176,6 +168,27 @@ def _arrays(path: pathlib.Path, shapes: Shapes) -> UnlabeledFile:
                         yield Unlabeled(str(position), position, {name: row})
 
     return UnlabeledFile(count, rows)
+
+
+@contextlib.contextmanager
+def _array_file(
+    path: pathlib.Path, name: str
+) -> Iterator[tuple[IO[bytes], tuple[int, ...], np.dtype]]:
+    """Open an array at its first number, with shape and dtype; every error is a `ValueError`."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [member.removesuffix(".npy") for member in archive.namelist()]
+            if name not in members:
+                raise ValueError(f"{path}: expected the array {name}, it has {', '.join(members)}")
+            with archive.open(f"{name}.npy") as file:
+                yield file, *_read_header(file)
+    except NOT_NPZ as error:
+        if str(error).startswith(str(path)):
+            raise
+        why = str(error).partition("\n")[0]
+        raise ValueError(
+            f"{path}: not a whole npz archive without pickled objects ({why})"
+        ) from error
 
 
 def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:

@@ -154,8 +154,10 @@ def word_ids(
         num_truncated += len(known) > max_length
         if known := known[-max_length:]:
             ids[i, -len(known) :] = known
-    notes = [*dataset.notes, *vocabulary.notes]
-    if num_words:
+    notes = [*dataset.notes]
+    if dataset.split == "train":
+        notes += vocabulary.notes
+    if num_known < num_words:
         share = 1 - num_known / num_words
         notes.append(f"{share:.1%} of the words are outside the vocabulary: left out")
     if num_truncated:

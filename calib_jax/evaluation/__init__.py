@@ -1,5 +1,7 @@
 """Evaluation of predictions of any origin: metrics before and after calibration, OOD, robustness."""
 
+from calib_jax.evaluation._align import align_classes as align_classes
+from calib_jax.evaluation._calibrate import check_calibrators as check_calibrators
 from calib_jax.evaluation._command import run_apply as run_apply
 from calib_jax.evaluation._command import run_evaluation as run_evaluation
 from calib_jax.evaluation._detection import detect as detect
@@ -10,8 +12,6 @@ from calib_jax.evaluation._ensemble import mutual_information as mutual_informat
 from calib_jax.evaluation._errors import confident_errors as confident_errors
 from calib_jax.evaluation._errors import num_kept as num_kept
 from calib_jax.evaluation._evaluate import Evaluation as Evaluation
-from calib_jax.evaluation._evaluate import align_classes as align_classes
-from calib_jax.evaluation._evaluate import check_calibrators as check_calibrators
 from calib_jax.evaluation._evaluate import compare as compare
 from calib_jax.evaluation._evaluate import evaluate as evaluate
 from calib_jax.evaluation._predictions import Predictions as Predictions

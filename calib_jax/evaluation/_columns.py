@@ -30,7 +30,8 @@ class Columns(NamedTuple):
     Attributes:
       label: Position of the labels, or `None` where none are expected.
       group: Position of the groups, or `None`.
-      scores: Positions of the class columns by kind (`logits`, `probs`, `predictions`), class 0 first.
+      scores: Positions of the class columns by kind (`logits`, `probs`, `predictions`), class 0 first;
+        of independent labels also `labels`.
       label_names: Names of the classes; empty if the columns are numbered.
       notes: Remarks, one sentence each.
     """
@@ -59,6 +60,8 @@ def match_columns(header: Sequence[str], *, labeled: bool = True) -> Columns:
     twice = next((n for i, n in enumerate(names) if n and n in names[:i]), None)
     if twice is not None:
         raise ValueError(f"two columns have the name {twice!r}")
+    if independent := _independent_labels(names):
+        return independent
     label, group = _position(names, LABELS), _position(names, GROUPS)
     if label is None and labeled:
         raise ValueError(_no_label(names))
@@ -152,3 +155,21 @@ def _position(names: Sequence[str], meaning: Sequence[str]) -> int | None:
 def _listed(names: Sequence[str]) -> str:
     dots = ", …" if len(names) > _SHOWN else ""
     return ", ".join(map(repr, names[:_SHOWN])) + dots or "nothing"
+
+
+def _independent_labels(names: Sequence[str]) -> Columns | None:
+    """Return the meaning of `label,prob` or `label_a,label_b,prob_a,prob_b`; `None` of other columns."""
+    lower = [name.lower() for name in names]
+    others = [i for i, name in enumerate(lower) if name not in (*LABELS, *_IGNORED)]
+    label = _position(names, LABELS)
+    if len(others) == 1 and lower[others[0]] in _KINDS:
+        return Columns(label, None, {_KINDS[lower[others[0]]]: others}, (), ())
+    scores: dict[str, dict[str, int]] = {}
+    for i in others:
+        kind, name = _kind(names[i])
+        scores.setdefault(kind, {})[name] = i
+    if label is not None or "labels" not in scores or "" in scores or len(scores) == 1:
+        return None
+    order = _class_order({kind: list(columns) for kind, columns in scores.items()})
+    positions = {kind: [columns[name] for name in order] for kind, columns in scores.items()}
+    return Columns(None, None, positions, () if order[0].isdecimal() else tuple(order), ())

@@ -12,14 +12,10 @@ import numpy as np
 
 from calib_jax import __version__, posthoc
 from calib_jax._io import write_json, write_npz
+from calib_jax.evaluation._align import align_classes
 from calib_jax.evaluation._bootstrap import default_num_samples
-from calib_jax.evaluation._evaluate import (
-    Evaluation,
-    align_classes,
-    check_calibrators,
-    compare,
-    evaluate,
-)
+from calib_jax.evaluation._calibrate import check_calibrators
+from calib_jax.evaluation._evaluate import Evaluation, compare, evaluate
 from calib_jax.evaluation._predictions import Predictions
 from calib_jax.evaluation._read import load_predictions
 from calib_jax.evaluation._warnings import validation_warnings
@@ -36,6 +32,7 @@ def run_evaluation(
     seed: int = 0,
     num_bootstrap: int | None = None,
     save_calibrator: pathlib.Path | None = None,
+    sets: float | None = None,
     interactive: bool = True,
     plot_format: str = "png",
 ) -> None:
@@ -49,11 +46,14 @@ def run_evaluation(
       seed: Seed of halves and bootstrap.
       num_bootstrap: Number of resamples; `None`: by the number of examples.
       save_calibrator: File to save the only calibrator to.
+      sets: How often conformal sets may miss the label; `None`: no sets.
       interactive: Whether the page gets a figure with sliders.
       plot_format: `png`, `svg` or `pdf`.
     """
     check_calibrators(calibrators)
     _check_arguments(paths, validation, calibrators, num_bootstrap, save_calibrator)
+    if sets is not None and not 0 < sets < 1:
+        raise ValueError(f"--sets={sets}: expected a value between 0 and 1, such as 0.1")
     check_folder("--out", out)
     if save_calibrator is not None:
         check_folder("--save_calibrator", save_calibrator.parent)
@@ -63,16 +63,18 @@ def run_evaluation(
         held_out = _load(validation, "validation", progress) if validation else None
         warnings = validation_warnings(test, held_out, calibrators) if held_out else []
         names = dict(zip(_short_names(paths), files.values(), strict=True))
+        num_samples = num_bootstrap or default_num_samples(test.labels.size)
         if len(names) == 1:
             results = evaluate(
-                test, held_out, calibrators, seed=seed, num_samples=num_bootstrap, progress=progress
-            )
+                test, held_out, calibrators, seed=seed, num_samples=num_samples, alpha=sets,
+                progress=progress,
+            )  # fmt: skip
         else:
             results = compare(
-                names, calibrators, seed=seed, num_samples=num_bootstrap, progress=progress
-            )
+                names, calibrators, seed=seed, num_samples=num_samples, alpha=sets,
+                progress=progress,
+            )  # fmt: skip
         progress("plots and report")
-        num_samples = num_bootstrap or default_num_samples(len(test.labels))
         record = {
             "version": __version__,
             "predictions": list(map(str, paths)) if len(paths) > 1 else str(paths[0]),
@@ -81,6 +83,8 @@ def run_evaluation(
             "num_bootstrap": num_samples,
             "num_examples": len(test.labels),
             "num_classes": test.num_classes,
+            "independent_labels": test.is_independent,
+            "alpha": sets,
             "notes": test.notes,
             "warnings": warnings,
             "results": [result.to_json() for result in results],
@@ -90,6 +94,7 @@ def run_evaluation(
     for warning in warnings:
         print(f"warning: {warning}")
     _print_results(results, num_samples, cross_fitted=bool(calibrators) and held_out is None)
+    _print_details(results, test, sets)
     if save_calibrator is not None:
         _save(save_calibrator, calibrators[0], test, held_out)
     print(f"\nwritten: {out}/{', '.join(written)}")
@@ -106,7 +111,8 @@ def run_apply(calibrator_path: str, path: str, out: pathlib.Path) -> None:
     check_folder("--out", out)
     calibrator = posthoc.load(calibrator_path)
     with Progress() as progress:
-        predictions = _load(path, path, progress, labeled=False)
+        independent = getattr(calibrator, "independent", False)
+        predictions = _load(path, path, progress, labeled=False, independent=independent)
         progress("calibrating")
         try:
             probs = np.asarray(calibrator(predictions.logits, check=False))
@@ -187,9 +193,11 @@ def _check_arguments(
             raise ValueError(f"--save_calibrator {save_calibrator}: expected a name ending in .npz")
 
 
-def _load(path: str, title: str, progress: Progress, *, labeled: bool = True) -> Predictions:
+def _load(
+    path: str, title: str, progress: Progress, *, labeled: bool = True, independent: bool = False
+) -> Predictions:
     progress(f"reading {path}")
-    predictions = load_predictions(path, labeled=labeled)
+    predictions = load_predictions(path, labeled=labeled, independent=independent)
     for note in predictions.notes:
         print(f"{title}: {note}")
     return predictions
@@ -212,6 +220,11 @@ def _write_pictures(
     from calib_jax import report  # imports matplotlib
 
     panels = [(r.name, r.confidence, r.correct) for r in results]
+    if test.is_independent:
+        figure = report.plot_reliability(panels, words=("P(y=1)", "share of y=1"))
+        report.save_plot(figure, out / f"reliability.{plot_format}")
+        report.write_label_page(out / "report.html", test, results, figure)
+        return [f"reliability.{plot_format}", "report.html"]
     reliability, risk = report.plot_reliability(panels), report.plot_risk_coverage(panels)
     written = [f"{name}.{plot_format}" for name in ("reliability", "risk_coverage")]
     for name, figure in zip(written, (reliability, risk), strict=True):
@@ -236,7 +249,7 @@ def _print_results(results: Sequence[Evaluation], num_samples: int, *, cross_fit
     for result in results:
         for warning in result.warnings:
             print(f"warning: {result.name}: {warning}")
-    if results[0].name == "uncalibrated":
+    if results[0].name == "uncalibrated" and "ece" in results[0].metrics:
         print(f"\n{report.verdict(results)}")
     width = shutil.get_terminal_size().columns - 1 if sys.stdout.isatty() else None
     columns = [(r.name, r.metrics, r.intervals) for r in results]
@@ -251,6 +264,20 @@ def _print_results(results: Sequence[Evaluation], num_samples: int, *, cross_fit
             print(f"{result.name}: {result.reason}")
         for key, values in result.parameters.items():
             print(f"{result.name}: {key} = {', '.join(f'{v:.4g}' for v in values)}")
+
+
+def _print_details(results: Sequence[Evaluation], test: Predictions, alpha: float | None) -> None:
+    """Print the tables by label and of conformal sets, if there are any."""
+    from calib_jax import report
+
+    if results[0].per_label:
+        print("\nthe metrics above are means over the labels; of each label:")
+        for result in results:
+            print(f"\n{report.label_table(result, test.label_names)}")
+    if alpha is not None:
+        print(f"\nconformal sets that may miss the label in {100 * alpha:g} % of the examples:")
+        print(report.set_table(results))
+        print("each half of the rows that a calibrator has not seen has the threshold of the other")
 
 
 def _save(path: pathlib.Path, name: str, test: Predictions, validation: Predictions | None) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +10,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calib_jax import losses, metrics, posthoc
+from calib_jax.evaluation._align import align_classes, label_difference
 from calib_jax.evaluation._bootstrap import Rows, default_num_samples, percentiles, resample
+from calib_jax.evaluation._calibrate import Candidate, calibrated_candidates
+from calib_jax.evaluation._labels import label_metrics, label_rows, macro_samples
 from calib_jax.evaluation._predictions import Predictions
-from calib_jax.evaluation._warnings import size_warning, temperature_warning
+from calib_jax.evaluation._sets import set_metrics
 
 Interval = tuple[float, float]
 
@@ -23,15 +26,18 @@ class Evaluation:
 
     Attributes:
       name: `uncalibrated` or the name of the calibrator.
-      metrics: Values of `metrics.summary`.
+      metrics: Values of `metrics.summary`; of independent labels those of `metrics.binary_summary`, or
+        the macro averages of `metrics.multilabel_summary`.
       intervals: 95 % bootstrap intervals `(low, high)` over the examples, for some of the metrics.
       parameters: The few numbers of the calibrator, such as its temperature.
-      confidence: Top-label confidence `[n]`.
-      correct: Whether the prediction is right `[n]`.
+      confidence: Top-label confidence `[n]`; of independent labels P(y=1), of all of them `[n * labels]`.
+      correct: Whether the prediction is right, or the label 1; like `confidence`.
       differences: 95 % intervals of the paired difference from the first evaluation, for the metrics
         that have intervals; of the first one, none.
       warnings: Reasons not to trust the calibrator, one sentence each.
       reason: Why `auto` chose its calibrator; empty for the others.
+      per_label: Metrics of each of several independent labels `[num_labels]`.
+      sets: Metrics of conformal sets by their score, if they were asked for.
     """
 
     name: str
@@ -43,30 +49,14 @@ class Evaluation:
     differences: dict[str, Interval] = dataclasses.field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     reason: str = ""
+    per_label: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    sets: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields but those with one entry per example."""
+        """Return all fields but those with one entry per example and those that only some have."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {k: v for k, v in fields.items() if k not in ("confidence", "correct")}
-
-
-@dataclasses.dataclass(frozen=True)
-class Candidate:
-    """Predictions that are evaluated side by side with others of the same examples.
-
-    Attributes:
-      name: Name of the evaluation.
-      logits: Logits `[n, num_classes]`.
-      parameters: The few numbers of the calibrator.
-      warnings: Reasons not to trust the calibrator.
-      reason: Why `auto` chose its calibrator.
-    """
-
-    name: str
-    logits: jax.Array
-    parameters: dict[str, list[float]] = dataclasses.field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    reason: str = ""
+        left_out = {"confidence", "correct", *(k for k in ("per_label", "sets") if not fields[k])}
+        return {k: v for k, v in fields.items() if k not in left_out}
 
 
 def evaluate(
@@ -76,6 +66,7 @@ def evaluate(
     *,
     seed: int = 0,
     num_samples: int | None = None,
+    alpha: float | None = None,
     progress: Callable[[str], None] | None = None,
     check: bool = True,
 ) -> list[Evaluation]:
@@ -91,6 +82,7 @@ def evaluate(
       calibrators: Names from `posthoc.CALIBRATORS`.
       seed: Seed of the halves and of the bootstrap.
       num_samples: Number of bootstrap samples; `None`: 500, and fewer above 200,000 examples.
+      alpha: How often conformal sets may miss the label; `None`: no sets.
       progress: Function that is called with what is being done.
       check: Whether probabilities in place of logits are refused.
 
@@ -107,7 +99,15 @@ def evaluate(
     if check:
         _check_not_probs({"test": test, "validation": validation})
     candidates = calibrated_candidates(test, validation, calibrators, seed, progress)
-    return measure(candidates, test.labels, seed=seed, num_samples=num_samples, progress=progress)
+    return measure(
+        candidates,
+        test.labels,
+        label_probs=test.label_probs,
+        seed=seed,
+        num_samples=num_samples,
+        alpha=alpha,
+        progress=progress,
+    )
 
 
 def compare(
@@ -116,6 +116,7 @@ def compare(
     *,
     seed: int = 0,
     num_samples: int | None = None,
+    alpha: float | None = None,
     progress: Callable[[str], None] | None = None,
     check: bool = True,
 ) -> list[Evaluation]:
@@ -126,6 +127,7 @@ def compare(
       calibrators: Names from `posthoc.CALIBRATORS`, cross-fitted for each classifier.
       seed: As in `evaluate`.
       num_samples: As in `evaluate`.
+      alpha: As in `evaluate`.
       progress: As in `evaluate`.
       check: As in `evaluate`.
 
@@ -147,7 +149,7 @@ def compare(
     aligned = {name: align_classes(one, reference) for name, one in predictions.items()}
     for name, one in aligned.items():
         if not np.array_equal(one.labels, reference.labels):
-            raise ValueError(_label_difference(first, reference.labels, name, one.labels))
+            raise ValueError(label_difference(first, reference.labels, name, one.labels))
 
     def candidates() -> Iterator[Candidate]:
         for name, one in aligned.items():
@@ -156,100 +158,35 @@ def compare(
                 title = name if is_plain else f"{name} + {candidate.name}"
                 yield dataclasses.replace(candidate, name=title)
 
-    labels = reference.labels
-    return measure(candidates(), labels, seed=seed, num_samples=num_samples, progress=progress)
+    return measure(
+        candidates(),
+        reference.labels,
+        seed=seed,
+        num_samples=num_samples,
+        alpha=alpha,
+        progress=progress,
+    )
 
 
 def _check_not_probs(predictions: Mapping[str, Predictions | None]) -> None:
     for name, one in predictions.items():
-        if one is not None and posthoc.looks_like_probabilities(one.logits):
+        if one is None or one.is_independent:
+            continue
+        if posthoc.looks_like_probabilities(one.logits):
             raise ValueError(
                 f"{name}: all entries are in [0, 1] and all rows sum to 1, so these are probabilities; "
                 "use check_predictions('probs', probs, labels) (check=False skips this check)"
             )
 
 
-def _label_difference(first: str, labels: np.ndarray, name: str, others: np.ndarray) -> str:
-    if len(labels) != len(others):
-        what = f"{first} has {len(labels)} rows, {name} {len(others)}"
-    else:
-        row = int(np.argmax(labels != others))
-        what = f"in row {row} the label is {labels[row]} in {first}, {others[row]} in {name}"
-    return f"{what}; expected predictions on the same examples in the same order"
-
-
-def align_classes(predictions: Predictions, reference: Predictions) -> Predictions:
-    """Return predictions with the classes in the order of others, or raise a ValueError.
-
-    Args:
-      predictions: Predictions to reorder.
-      reference: Predictions with the order to take.
-
-    >>> import numpy as np
-    >>> a = Predictions(np.array([[1.0, 2.0]]), np.array([0]), label_names=("cat", "dog"))
-    >>> b = Predictions(np.array([[3.0, 4.0]]), np.array([0]), label_names=("dog", "cat"))
-    >>> align_classes(b, a).logits.tolist(), align_classes(b, a).labels.tolist()
-    ([[4.0, 3.0]], [1])
-    """
-    old, new = predictions.label_names, reference.label_names
-    if predictions.num_classes != reference.num_classes:
-        raise ValueError(
-            f"{predictions.num_classes} classes, but {reference.num_classes} in the predictions"
-        )
-    if not old or not new or old == new:
-        return predictions
-    if set(old) != set(new):
-        raise ValueError(f"class {min(set(old) - set(new))!r} is not in the other predictions")
-    order = [old.index(name) for name in new]
-    return dataclasses.replace(
-        predictions,
-        logits=predictions.logits[:, order],
-        labels=np.argsort(order).astype(np.int32)[predictions.labels],
-        label_names=new,
-    )
-
-
-def calibrated_candidates(
-    test: Predictions,
-    validation: Predictions | None,
-    calibrators: Sequence[str],
-    seed: int,
-    progress: Callable[[str], None] | None = None,
-) -> Iterator[Candidate]:
-    """Yield predictions as they are, then calibrated by each calibrator. Arguments as in `evaluate`."""
-    check_calibrators(calibrators)
-    if validation is not None:
-        try:
-            validation = align_classes(validation, test)
-        except ValueError as error:
-            raise ValueError(f"validation: {error}") from None
-    yield Candidate("uncalibrated", jnp.asarray(test.logits))
-    if not calibrators:
-        return
-    folds = _folds(test, validation, seed)
-    for name in calibrators:
-        if progress is not None:
-            progress(f"fitting {name}")
-        yield _calibrated(name, folds, test.logits.shape)
-
-
-def check_calibrators(names: Sequence[str]) -> None:
-    """Raise a ValueError for a name that is not in `posthoc.CALIBRATORS`.
-
-    >>> check_calibrators(["temperature", "spline"])
-    """
-    for name in names:
-        if name not in posthoc.CALIBRATORS:
-            known = ", ".join(posthoc.CALIBRATORS)
-            raise ValueError(f"calibrate={name!r}: expected some of {known}")
-
-
 def measure(
     candidates: Iterable[Candidate],
     labels: ArrayLike,
     *,
+    label_probs: ArrayLike | None = None,
     seed: int = 0,
     num_samples: int | None = None,
+    alpha: float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> list[Evaluation]:
     """Compute the metrics of several predictions of the same examples, with shared resamples.
@@ -257,9 +194,12 @@ def measure(
     Args:
       candidates: Predictions; all others are compared with the first. None is kept in memory after
         its metrics are computed.
-      labels: Classes `[n]`.
+      labels: Classes `[n]`, or independent labels of the shape of the logits.
+      label_probs: True distribution p(y|x) of each label `[n, num_classes]`, if it is known: metrics
+        against it are added.
       seed: Seed of the bootstrap.
       num_samples: As in `evaluate`.
+      alpha: As in `evaluate`.
       progress: As in `evaluate`.
 
     Returns:
@@ -270,34 +210,59 @@ def measure(
     evaluations, rows = [], []
     for candidate in candidates:
         note(f"metrics of {candidate.name}")
-        summary = metrics.summary(candidate.logits, labels, check=False)
-        values = {key: float(value) for key, value in summary.items()}  # waits, and frees memory
-        rows.append(Rows(*(np.asarray(x) for x in _row_statistics(candidate.logits, labels))))
+        independent = labels.shape == candidate.logits.shape
+        values, per_label = (label_metrics if independent else _class_metrics)(
+            candidate.logits, labels
+        )
+        if label_probs is not None:
+            truth = metrics.truth_summary(candidate.logits, label_probs, check=False)
+            values |= {key: float(value) for key, value in truth.items()}
+        rows.append((label_rows if independent else _class_rows)(candidate.logits, labels))
+        of_positive = rows[-1][0::2]  # of classes, the only one
+        sets: dict[str, dict[str, float]] = {}
+        if alpha is not None:
+            sets = set_metrics(candidate.logits, labels, alpha, fold=candidate.fold, seed=seed)
         evaluations.append(
             Evaluation(
                 name=candidate.name,
                 metrics=values,
                 intervals={},
                 parameters=candidate.parameters,
-                confidence=rows[-1].confidence,
-                correct=rows[-1].correct,
+                confidence=np.concatenate([row.confidence for row in of_positive]),
+                correct=np.concatenate([row.correct for row in of_positive]),
                 warnings=candidate.warnings,
                 reason=candidate.reason,
+                per_label=per_label,
+                sets=sets,
             )
         )
-    num_samples = num_samples or default_num_samples(len(labels))
-    samples = resample(
-        rows,
+    num_samples = num_samples or default_num_samples(labels.size)
+    resampled = resample(
+        [row for of_one in rows for row in of_one],
         seed=seed,
         num_samples=num_samples,
         progress=lambda done: note(f"bootstrap: {done} of {num_samples} resamples"),
     )
-    first, *others = samples
+    each = len(rows[0])
+    samples = [resampled[i * each :][:each] for i in range(len(rows))]
+    first, *others = (x[0] if each == 1 else macro_samples(x) for x in samples)
     differences = [{}, *({key: x[key] - first[key] for key in x} for x in others)]
     return [
         dataclasses.replace(e, intervals=percentiles(sample), differences=percentiles(difference))
-        for e, sample, difference in zip(evaluations, samples, differences, strict=True)
+        for e, sample, difference in zip(evaluations, [first, *others], differences, strict=True)
     ]
+
+
+def _class_metrics(
+    logits: jax.Array, labels: jax.Array
+) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """Return the metrics of classes; nothing by label."""
+    summary = metrics.summary(logits, labels, check=False)
+    return {key: float(value) for key, value in summary.items()}, {}
+
+
+def _class_rows(logits: jax.Array, labels: jax.Array) -> list[Rows]:
+    return [Rows(*(np.asarray(x) for x in _row_statistics(logits, labels)))]
 
 
 @jax.jit
@@ -307,60 +272,3 @@ def _row_statistics(
     confidence, correct = metrics.top_label(logits, labels)
     nll, brier = losses.cross_entropy(logits, labels), losses.brier(logits, labels)
     return confidence, correct, nll, brier
-
-
-class _Fold(NamedTuple):
-    """Data to fit a calibrator on, and logits that it calibrates.
-
-    Attributes:
-      fit_logits: Logits to fit on.
-      fit_labels: Labels to fit on.
-      logits: Logits to calibrate.
-      rows: Their positions in the predictions.
-    """
-
-    fit_logits: jax.Array
-    fit_labels: jax.Array
-    logits: jax.Array
-    rows: np.ndarray | slice
-
-
-def _folds(test: Predictions, validation: Predictions | None, seed: int) -> list[_Fold]:
-    """Return all of the predictions, or both halves without validation data."""
-    if validation is not None:
-        fit_logits, fit_labels = jnp.asarray(validation.logits), jnp.asarray(validation.labels)
-        return [_Fold(fit_logits, fit_labels, jnp.asarray(test.logits), slice(None))]
-    n = len(test.labels)
-    if n < 2:
-        raise ValueError("one prediction cannot be cut in two halves: give --validation")
-    halves = np.array_split(np.random.default_rng(seed).permutation(n), 2)
-    logits, labels = ([jnp.asarray(x[h]) for h in halves] for x in (test.logits, test.labels))
-    return [_Fold(logits[i], labels[i], logits[1 - i], halves[1 - i]) for i in (0, 1)]
-
-
-def _calibrated(name: str, folds: Sequence[_Fold], shape: tuple[int, ...]) -> Candidate:
-    """Fit a calibrator on each fold, and return the calibrated predictions of that shape."""
-    logits, fitted, warnings = np.empty(shape, np.float32), [], []
-    for fold in folds:
-        calibrator = posthoc.CALIBRATORS[name](fold.fit_logits, fold.fit_labels, check=False)
-        probs = calibrator(fold.logits, check=False)
-        logits[fold.rows] = posthoc.logits_from_probs(probs)
-        warnings += size_warning(name, calibrator, len(fold.fit_labels), shape[1])
-        warnings += temperature_warning(name, calibrator)
-        fitted.append(calibrator)
-    return Candidate(
-        name,
-        jnp.asarray(logits),
-        _parameters(fitted),
-        tuple(dict.fromkeys(warnings)),  # those of both halves once
-        "; ".join(c.reason for c in fitted if isinstance(c, posthoc.Auto)),
-    )
-
-
-def _parameters(fitted: Sequence[posthoc.Calibrator]) -> dict[str, list[float]]:
-    """Return the scalars and triples of the fitted calibrators, those of one after the other."""
-    fields = {f.name: getattr(fitted[0], f.name) for f in dataclasses.fields(fitted[0])}
-    # The `nll` of `auto` is one per candidate: part of its reason.
-    names = [name for name, x in fields.items() if isinstance(x, jax.Array) and name != "nll"]
-    values = {n: [np.asarray(getattr(c, n)).ravel() for c in fitted] for n in names}
-    return {n: [float(x) for x in np.concatenate(v)] for n, v in values.items() if v[0].size <= 3}

@@ -23,14 +23,16 @@ _MOST_GROUPS = 1000  # rows of a table
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """Checked predictions.
+    """Checked predictions, of classes or of independent labels.
 
     Attributes:
-      logits: Logits, float32 `[n, num_classes]`; logarithms, if probabilities were given.
-      labels: Classes, int32 `[n]`.
+      logits: Logits, float32 `[n, num_classes]`; logarithms, if probabilities were given. Of labels that
+        are true or not, each by itself, `[n]` or `[n, num_labels]`: their log odds.
+      labels: Classes, int32 `[n]`; of independent labels 0 or 1, of the shape of the logits.
       notes: Remarks on the file, one sentence each.
       groups: Subgroup of each example, strings `[n]`; `None` if the file has none.
       label_names: Names of the classes; empty if the file has none.
+      label_probs: True distribution p(y|x) of each label `[n, num_classes]`; `None` if not known.
     """
 
     logits: np.ndarray
@@ -38,11 +40,17 @@ class Predictions:
     notes: tuple[str, ...] = ()
     groups: np.ndarray | None = None
     label_names: tuple[str, ...] = ()
+    label_probs: np.ndarray | None = None
 
     @property
     def num_classes(self) -> int:
         """Return the number of columns of the logits."""
-        return self.logits.shape[1]
+        return self.logits.shape[1] if self.logits.ndim == 2 else 1
+
+    @property
+    def is_independent(self) -> bool:
+        """Return whether these are predictions of independent labels, not of classes."""
+        return self.logits.shape == self.labels.shape
 
 
 def check_predictions(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from calib_jax.evaluation._columns import GROUPS, LABELS
+from calib_jax.evaluation._labels import are_independent, check_label_predictions
 from calib_jax.evaluation._predictions import (
     LOGITS,
     PROBS,
@@ -30,7 +31,9 @@ _DAMAGE = (
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".joblib", ".ckpt")
 
 
-def load_predictions(path: str | pathlib.Path, *, labeled: bool = True) -> Predictions:
+def load_predictions(
+    path: str | pathlib.Path, *, labeled: bool = True, independent: bool = False
+) -> Predictions:
     """Read `logits` or `probs` with `labels` from a file; `docs/evaluate.md` has the rules.
 
     Nothing is ever unpickled.
@@ -38,6 +41,8 @@ def load_predictions(path: str | pathlib.Path, *, labeled: bool = True) -> Predi
     Args:
       path: An npz, csv, tsv, jsonl or parquet file, or two npy files `logits.npy,labels.npy`.
       labeled: Whether there must be labels; without, those that are missing are 0.
+      independent: Whether scores without labels are those of independent labels; if there are labels,
+        these show it.
 
     Raises:
       ValueError: With one line that says what cannot be right.
@@ -51,7 +56,7 @@ def load_predictions(path: str | pathlib.Path, *, labeled: bool = True) -> Predi
     """
     try:
         arrays, notes = _read(str(path), labeled)
-        return _assemble(arrays, notes, labeled)
+        return _assemble(arrays, notes, labeled, independent)
     except UnicodeDecodeError:
         raise ValueError(f"{path}: expected text in UTF-8") from None
     except ValueError as error:
@@ -130,31 +135,45 @@ def _read_npy(*paths: pathlib.Path) -> dict[str, np.ndarray]:
     return dict(zip((name, "labels"), arrays, strict=False))
 
 
-def _assemble(arrays: Mapping[str, np.ndarray], notes: Sequence[str], labeled: bool) -> Predictions:
+def _assemble(
+    arrays: Mapping[str, np.ndarray], notes: Sequence[str], labeled: bool, independent: bool
+) -> Predictions:
     """Choose the scores, and check all arrays together."""
     name, *others = _present((*LOGITS, *PROBS, *_EITHER), arrays, "'logits' or 'probs'")
     notes = list(notes)
+    if labeled or any(key in arrays for key in LABELS):
+        label, *other_labels = _present(LABELS, arrays, "'labels'")
+        labels = arrays[label]
+        for other in other_labels:
+            if not np.array_equal(labels, arrays[other]):
+                raise ValueError(f"labels: {label!r} and {other!r} differ; keep one of them")
+        independent = are_independent(arrays[name], labels)
+    else:
+        shape = arrays[name].shape
+        labels = np.zeros(shape if independent else shape[:1], np.int32)
+    names = next((arrays[key] for key in _NAMES if key in arrays), None)
+    label_names = () if names is None else [str(x) for x in np.ravel(names)]
+    groups = next((arrays[key] for key in GROUPS if key in arrays), None)
+    if independent:
+        if groups is not None:
+            notes.append("groups are ignored: there is no table by group of independent labels")
+        if others:
+            raise ValueError(f"{name!r} and {others[0]!r} of independent labels: give one of them")
+        return check_label_predictions(
+            name, arrays[name], labels, label_names=label_names, notes=notes
+        )
     for other in others:
         if name in LOGITS and other in PROBS:
             check_agreement(arrays[name], arrays[other])
             notes.append("probabilities agree with the softmax of the logits, which are used")
         else:
             notes.append(f"ignored: {other!r} beside {name!r}")
-    if labeled or any(key in arrays for key in LABELS):
-        label, *others = _present(LABELS, arrays, "'labels'")
-        labels = arrays[label]
-        for other in others:
-            if not np.array_equal(labels, arrays[other]):
-                raise ValueError(f"labels: {label!r} and {other!r} differ; keep one of them")
-    else:
-        labels = np.zeros(arrays[name].shape[:1], np.int32)
-    names = next((arrays[key] for key in _NAMES if key in arrays), None)
     return check_predictions(
         name,
         arrays[name],
         labels,
-        label_names=() if names is None else [str(x) for x in np.ravel(names)],
-        groups=next((arrays[key] for key in GROUPS if key in arrays), None),
+        label_names=label_names,
+        groups=groups,
         notes=notes,
     )
 

@@ -210,7 +210,7 @@ def _names(columns: Columns) -> Arrays:
 def _notes(columns: Columns, labels: np.ndarray | None) -> list[str]:
     """Return remarks; numbers as labels beside named columns are in the order of the columns."""
     notes = list(columns.notes)
-    if labels is None or not columns.label_names:
+    if labels is None or labels.ndim == 2 or not columns.label_names:
         return notes
     if not set(np.unique(labels).astype(str)) <= set(columns.label_names):
         shown = ", ".join(f"{i} is {name!r}" for i, name in enumerate(columns.label_names[:3]))

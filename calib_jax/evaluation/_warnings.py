@@ -38,14 +38,20 @@ def validation_warnings(
             f"{shared} of {n} validation rows are also in the predictions: "
             "calibrators must not see what they are evaluated on"
         )
-    counts = np.bincount(validation.labels, minlength=validation.num_classes)
-    lacking = np.flatnonzero(counts == 0)
+    if validation.is_independent:
+        share = validation.labels.reshape(n, -1).mean(axis=0)
+        lacking = np.flatnonzero((share == 0) | (share == 1))
+        what, kind = "either no 0 or no 1", "labels"
+    else:
+        counts = np.bincount(validation.labels, minlength=validation.num_classes)
+        lacking = np.flatnonzero(counts == 0)
+        what, kind = "no example", "classes"
     if len(lacking):
         names = validation.label_names or range(validation.num_classes)
         shown = ", ".join(str(names[c]) for c in lacking[:_SHOWN_CLASSES])
         dots = ", …" if len(lacking) > _SHOWN_CLASSES else ""
         warnings.append(
-            f"validation has no example of {len(lacking)} of {validation.num_classes} classes "
+            f"validation has {what} of {len(lacking)} of {validation.num_classes} {kind} "
             f"({shown}{dots})"
         )
     return warnings
@@ -112,11 +118,13 @@ def _num_shared(test: Predictions, validation: Predictions) -> int:
 
 def _row_hashes(predictions: Predictions) -> np.ndarray:
     """Return an integer per row, uint64 `[n]`, that equal rows share and others hardly ever."""
-    n, k = predictions.logits.shape
-    factors = np.random.default_rng(0).integers(1, 2**63, k, np.uint64)
-    bits = np.ascontiguousarray(predictions.logits, np.float32).view(np.uint32)
+    n, k = len(predictions.logits), predictions.num_classes
+    rng = np.random.default_rng(0)
+    factors = rng.integers(1, 2**63, k, np.uint64)
+    bits = np.ascontiguousarray(predictions.logits.reshape(n, k), np.float32).view(np.uint32)
     size = max(1, _CHUNK_VALUES // k)
     chunks = [
         (bits[i : i + size] * factors).sum(axis=1, dtype=np.uint64) for i in range(0, n, size)
     ]
-    return np.concatenate(chunks) + predictions.labels.astype(np.uint64)
+    labels = predictions.labels.reshape(n, -1).astype(np.uint64)
+    return np.concatenate(chunks) + (labels * factors[: labels.shape[1]]).sum(axis=1)

@@ -15,6 +15,7 @@ from calib_jax.experiment._explain import in_short as in_short
 from calib_jax.experiment._export import export as export
 from calib_jax.experiment._load import Classifier as Classifier
 from calib_jax.experiment._load import load as load
+from calib_jax.experiment._load import network_from_file as network_from_file
 from calib_jax.experiment._overrides import apply_overrides as apply_overrides
 from calib_jax.experiment._overrides import split_overrides as split_overrides
 from calib_jax.experiment._predict import predict_file as predict_file

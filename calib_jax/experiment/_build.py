@@ -1,5 +1,6 @@
 """From a config to what it names: data sets, network, optimizer, trainer."""
 
+import copy
 import dataclasses
 import functools
 import math
@@ -58,7 +59,7 @@ class Data(NamedTuple):
         tune = {} if self.tune is None else {f"{self.tune.name} to fine-tune": self.tune}
         return {"train": self.train, "val": self.val, "test": self.test, **self.shift, **tune}
 
-    def parts(self) -> list[Dataset]:
+    def all(self) -> list[Dataset]:
         """Return all sets."""
         return list(self.by_name().values())
 
@@ -94,7 +95,7 @@ def load_data(config: Config, custom: Custom = _NONE) -> Data:
     )
     if config.fine_tune.data:
         sets = sets._replace(tune=data.load(config.fine_tune.data, "train", folder))
-    for dataset in sets.parts():
+    for dataset in sets.all():
         check_dataset(dataset)
     check_classes(sets.train, (sets.val, sets.test))
     tune = sets.tune
@@ -113,7 +114,7 @@ def _with_tokens(sets: Data, config: Config, custom: Custom) -> Data:
         check_kind(f"config.model.name={config.model.name!r}", module, sets.train)
     kept = {"test": sets.test, **sets.shift}
     sets = sets._replace(
-        texts={name: _shown(part) for name, part in kept.items()},
+        texts={name: _shown(dataset) for name, dataset in kept.items()},
         text_inputs={name: rows.shape[1:] for name, rows in sets.train.inputs.items()},
     )
     if config.model.name == "text_cnn" and not config.model.pretrained:
@@ -276,16 +277,43 @@ def build_optimizer(config: Config, per_epoch: int, total: int) -> optax.Gradien
     return train.make_optimizer(options.pop("name"), schedule, **options)
 
 
+def pin_revisions(config: Config, identity: JsonDict) -> Config:
+    """Return the config with the commits of the Hub in place of names that may have moved on since.
+
+    Args:
+      config: Config of the experiment.
+      identity: What `config.json` has on data and network, with the commits that were used.
+    """
+    pinned = copy.deepcopy(config)
+    for kind, section, key in (
+        ("model", pinned.model, "pretrained"),
+        ("data", pinned.data.options, "path"),
+    ):
+        revision, path = identity.get(kind, {}).get("revision"), section.get(key, "")
+        if revision and path and not _local_path(config, path):
+            section[key] = f"{path.partition('@')[0]}@{revision}"
+    return pinned
+
+
+def _data_folder(config: Config) -> str:
+    return config.data.dir or os.environ.get("CALIB_JAX_DATA", "")
+
+
+def _local_path(config: Config, path: str) -> str:
+    """Return a path from here or from the data folder; `''` if there is nothing."""
+    candidates = (pathlib.Path(path).expanduser(), pathlib.Path(_data_folder(config), path))
+    return next((str(candidate) for candidate in candidates if candidate.exists()), "")
+
+
 def _path(config: Config, key: str) -> str:
     """Return a path of the config, from here, from the data folder, or of a download from the Hub."""
     room, name = key.split(".")
     path = config[room][name]
     if not path:
         return ""
-    folder = config.data.dir or os.environ.get("CALIB_JAX_DATA", "")
-    for candidate in (pathlib.Path(path).expanduser(), pathlib.Path(folder, path)):
-        if candidate.exists():
-            return str(candidate)
+    if local := _local_path(config, path):
+        return local
+    folder = _data_folder(config)
     # Folders of networks are `models/…` in the data folder: no organization of the Hub has that name.
     if key in ("model.pretrained", "data.tokenizer") and not path.startswith("models/"):
         try:
@@ -308,7 +336,7 @@ def _with_words(sets: Data, config: Config) -> Data:
     to_ids = functools.partial(
         data.word_ids, vocabulary=vocabulary, max_length=config.data.max_length
     )
-    sets = _each(sets, lambda part: to_ids(part)[0])
+    sets = _each(sets, lambda dataset: to_ids(dataset)[0])
     return sets._replace(vectors=vocabulary.vectors, words=tuple(vocabulary.rows))
 
 
@@ -323,10 +351,10 @@ def _each(sets: Data, change: Callable[[Dataset], Dataset]) -> Data:
     )
 
 
-def _shown(part: Dataset) -> np.ndarray:
+def _shown(dataset: Dataset) -> np.ndarray:
     """Return the text of each example as a reader sees it."""
-    texts = part.inputs["text"]
-    pairs = part.inputs.get("pair")
+    texts = dataset.inputs["text"]
+    pairs = dataset.inputs.get("pair")
     return texts if pairs is None else texts + " | " + pairs
 
 

@@ -108,7 +108,7 @@ def method_names(config: Config, custom: str = "") -> list[str]:
 def seeds(config: Config) -> list[int]:
     """Return the seeds to run."""
     numbers = [config.seeds] if isinstance(config.seeds, int) else list(config.seeds)
-    whole = all(isinstance(seed, int) and seed >= 0 for seed in numbers)
-    if not numbers or not whole or len(set(numbers)) < len(numbers):
+    valid = all(isinstance(seed, int) and seed >= 0 for seed in numbers)
+    if not numbers or not valid or len(set(numbers)) < len(numbers):
         raise ValueError(f"config.seeds={config.seeds!r}: expected different whole numbers from 0")
     return numbers

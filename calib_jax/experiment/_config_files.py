@@ -52,13 +52,13 @@ def find_config_flag(arguments: Sequence[str]) -> list[str]:
     >>> find_config_flag(["--workdir", "x"])
     ['--workdir', 'x']
     """
-    found = list(arguments)
-    for i, argument in enumerate(found):
+    command = list(arguments)
+    for i, argument in enumerate(command):
         flag, equals, value = argument.partition("=")
         if flag not in ("--config", "-config"):
             continue
         if equals:
-            found[i] = f"{flag}={find_config(value)}"
-        elif i + 1 < len(found):
-            found[i + 1] = find_config(found[i + 1])
-    return found
+            command[i] = f"{flag}={find_config(value)}"
+        elif i + 1 < len(command):
+            command[i + 1] = find_config(command[i + 1])
+    return command

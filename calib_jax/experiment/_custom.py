@@ -7,7 +7,7 @@ import importlib.util
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import NamedTuple, TypeAlias
 
 import flax.linen as nn
@@ -23,6 +23,7 @@ _ROW = "custom"
 _DIGITS = 16  # of a hash
 
 DataSets: TypeAlias = Mapping[str, Dataset] | Sequence[Dataset]
+AnyNetwork: TypeAlias = train.Network | nn.Module | train.NNXModule
 
 
 class Custom(NamedTuple):
@@ -37,7 +38,7 @@ class Custom(NamedTuple):
     """
 
     data: Mapping[str, Dataset] = MappingProxyType({})
-    network: train.Network | nn.Module | train.NNXModule | None = None
+    network: AnyNetwork | None = None
     recipe: Recipe | None = None
     name: str = ""
     loss: str = ""
@@ -69,7 +70,7 @@ class Custom(NamedTuple):
 def make_custom(
     config: Config,
     data: DataSets | None,
-    network: train.Network | nn.Module | train.NNXModule | None,
+    network: AnyNetwork | None,
     method: Method | Objective | Recipe | None,
 ) -> tuple[Config, Custom]:
     """Return the objects given to `run`, and the config with a name for the method.
@@ -102,6 +103,13 @@ def custom_from_file(path: str, config: Config) -> JsonDict:
         `get_method` in it, each from the config to the object, are called if they are there.
       config: Config with all overrides.
     """
+    module = load_config_file(path)
+    names = ("data", "network", "method")
+    return {n: getattr(module, f"get_{n}")(config) for n in names if hasattr(module, f"get_{n}")}
+
+
+def load_config_file(path: str) -> ModuleType:
+    """Return the module of a config file; `path` may have an argument after a colon."""
     file = pathlib.Path(path.partition(":")[0])
     spec = importlib.util.spec_from_file_location(f"configs.{file.stem}", file)
     assert spec is not None
@@ -109,8 +117,7 @@ def custom_from_file(path: str, config: Config) -> JsonDict:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses, such as Flax modules, look their module up
     spec.loader.exec_module(module)
-    names = ("data", "network", "method")
-    return {n: getattr(module, f"get_{n}")(config) for n in names if hasattr(module, f"get_{n}")}
+    return module
 
 
 def identify(
@@ -129,12 +136,18 @@ def identify(
       network: Network.
       params: Shapes of its parameters.
     """
-    kind = network.module_type
+    kind, training = network.module_type, sets["train"]
     name = pathlib.Path(config.model.pretrained).name or config.model.name
     if custom.network is not None:
         name = kind.__qualname__
     return {
-        "data": {"name": sets["train"].name, "content": custom.content(sets)},
+        "data": {
+            "name": training.name,
+            "content": custom.content(sets),
+            "examples": {split: len(sets[split]) for split in SPLITS},
+            "label_names": training.label_names,
+            **({"revision": training.revision} if training.revision else {}),
+        },
         "model": {
             "name": name,
             "class": f"{kind.__module__}.{kind.__qualname__}",

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import flax.linen as nn
 import jax
 
 from calib_jax import data as data_room
 from calib_jax import methods, models, report, train
 from calib_jax.experiment import _build, _config
 from calib_jax.experiment._config_files import config_files
-from calib_jax.experiment._custom import DataSets, identify, make_custom
+from calib_jax.experiment._custom import AnyNetwork, DataSets, identify, make_custom
 from calib_jax.experiment._fine_tune import num_examples
 from calib_jax.experiment._keys import Config
 from calib_jax.experiment._recipe import planned_trainers, with_teachers
@@ -19,7 +18,7 @@ from calib_jax.experiment._validate import check_network, missing_classes
 def describe(
     config: Config,
     data: DataSets | None = None,
-    network: train.Network | nn.Module | None = None,
+    network: AnyNetwork | None = None,
     method: methods.Method | methods.Objective | methods.Recipe | None = None,
 ) -> str:
     """Return sizes of data, network and run, and the memory that a training step takes.
@@ -37,7 +36,7 @@ def describe(
     at_once = len(seeds) if config.seeds_in_parallel else 1
     sets = _build.load_data(config, custom)
     built = _build.build_network(config, sets, custom)
-    identity = identify(config, custom, sets.by_name(), built, check_network(built, sets.parts()))
+    identity = identify(config, custom, sets.by_name(), built, check_network(built, sets.all()))
     model = identity["model"]
     lines = [
         *_data_lines(sets),
@@ -57,13 +56,13 @@ def describe(
 
 
 def _data_lines(sets: _build.Data) -> Iterator[str]:
-    for dataset in sets.parts():
+    for dataset in sets.all():
         shapes = ", ".join(f"{k} {v.dtype} {list(v.shape[1:])}" for k, v in dataset.inputs.items())
         size = sum(rows.nbytes for rows in dataset.inputs.values()) / 1e6
         shown = f"{shapes}, {size:.1f} MB" if shapes else "streamed"
         yield f"data       {dataset.name} {dataset.split}: {len(dataset)} examples, {shown}"
         yield from (f"           {note}" for note in dataset.notes)
-    for dataset in (sets.train, sets.val):
+    for dataset in (sets.train, sets.val, sets.test):
         if warning := missing_classes(dataset):
             yield f"           {dataset.name} {dataset.split}: {warning}"
 

@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 
 from calib_jax import train
+from calib_jax.evaluation import check_calibrators
 from calib_jax.experiment import _build, _workdir
 from calib_jax.experiment._custom import Custom, identify
 from calib_jax.experiment._keys import Config
@@ -45,11 +46,12 @@ class Experiment:
     @functools.cached_property
     def sets(self) -> _build.Data:
         """Load the data when first needed, as runs that are finished need none."""
-        sets = _build.load_data(self.config, self.custom)
-        for dataset in sets.parts():
+        sets = _build.load_data(self._pinned, self.custom)
+        check_calibrators(self.config.calibrate, sets.train.num_classes)
+        for dataset in sets.all():
             for note in dataset.notes:
                 self.log(f"{dataset.name} {dataset.split}: {note}")
-        for dataset in (sets.train, sets.val):
+        for dataset in (sets.train, sets.val, sets.test):
             if warning := missing_classes(dataset):
                 self.log(f"{dataset.name} {dataset.split}: {warning}")
         if self.is_started:
@@ -59,7 +61,14 @@ class Experiment:
     @functools.cached_property
     def network(self) -> train.Network:
         """Build the network, which is the same for all methods and variants."""
-        return _build.build_network(self.config, self.sets, self.custom)
+        return _build.build_network(self._pinned, self.sets, self.custom)
+
+    @functools.cached_property
+    def _pinned(self) -> Config:
+        """Return the config with the revisions of the Hub that the workdir was begun with."""
+        if not self.is_started:
+            return self.config
+        return _build.pin_revisions(self.config, _workdir.read_identity(self.workdir))
 
     def claim_workdir(self, names: Sequence[str], *, alone: bool) -> None:
         """Write the config into the workdir, or check that it is the same.
@@ -74,7 +83,7 @@ class Experiment:
         """
         identity = None
         if not self.is_started or self.custom.data or self.custom.network is not None:
-            params = check_network(self.network, self.sets.parts())
+            params = check_network(self.network, self.sets.all())
             identity = identify(self.config, self.custom, self.sets.by_name(), self.network, params)
         if not self.is_started:
             self._build_trainers(names)

@@ -2,6 +2,8 @@
 
 import ast
 import contextlib
+import os
+import sys
 import traceback
 
 import jax
@@ -14,7 +16,14 @@ def explain(error: Exception, *, parsed: bool) -> str | None:
     Args:
       error: Exception that ended a command.
       parsed: Whether the command line, config file included, had been parsed before.
+
+    Raises:
+      SystemExit: With 141 if the reader of the output has gone (`| head`), which is no mistake.
     """
+    if isinstance(error, BrokenPipeError):
+        # What Python still has for the standard output goes nowhere, silently.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141)
     if isinstance(error, jax.errors.JaxRuntimeError):
         if jax.process_count() == 1:
             return None

@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import shutil
 from typing import Any
 
 import jax
@@ -124,7 +123,7 @@ def _write_script(classifier: Classifier, folder: pathlib.Path, calibrator: str)
         inputs, needs = _TOKENS.format(), ", transformers"
         about |= {"max_length": preprocessing.max_length, "arrays": tuple(preprocessing.arrays)}
         about["shape"] = preprocessing.inputs.get("choices", ())
-        _copy_tokenizer(preprocessing.tokenizer, folder / "tokenizer")
+        data.copy_tokenizer(preprocessing.tokenizer, folder / "tokenizer")
     else:
         (name,) = preprocessing.arrays
         usage, needs = f"INPUTS.npz (with an array {name})", ""
@@ -132,12 +131,6 @@ def _write_script(classifier: Classifier, folder: pathlib.Path, calibrator: str)
     _io.write_json(folder / "classifier.json", about)
     script = _SCRIPT.format(usage=usage, needs=needs, inputs=inputs)
     _io.write_atomic(folder / "predict.py", script)
-
-
-def _copy_tokenizer(source: pathlib.Path, folder: pathlib.Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in data.tokenizer_files(source):
-        shutil.copyfile(path, folder / path.name)
 
 
 def _write_huggingface(classifier: Classifier, folder: pathlib.Path, calibrator: str) -> str:
@@ -160,8 +153,6 @@ def _write_huggingface(classifier: Classifier, folder: pathlib.Path, calibrator:
         settings["calibration_temperature"] = float(fitted.temperature)
         note = "divide its logits by config.calibration_temperature"
     if preprocessing.tokenizer:
-        for file in data.tokenizer_files(preprocessing.tokenizer):
-            if file.name != "config.json":  # the network's has just been written
-                shutil.copyfile(file, folder / file.name)
+        data.copy_tokenizer(preprocessing.tokenizer, folder)
     _io.write_json(folder / "config.json", settings)
     return f"{folder}: for PyTorch's {settings['architectures'][0]}; {note}"

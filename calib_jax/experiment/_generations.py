@@ -26,20 +26,20 @@ def best_of(
         return last
     key = metric.removeprefix("val/")
     numbered = list(enumerate(generations, start=1))
-    own = [(n, g) for n, g in numbered if g[1]["method"] == last["method"]]
-    number, (place, best) = min(
-        own, key=lambda item: train.cost(metric, item[1][1]["validation"][key])
+    candidates = [(n, g) for n, g in numbered if g[1]["method"] == last["method"]]
+    number, (source, best) = min(
+        candidates, key=lambda item: train.cost(metric, item[1][1]["validation"][key])
     )
-    for part in ("logits", "plots", "calibrators"):
-        if (place / part).exists():
-            shutil.copytree(place / part, folder / part, dirs_exist_ok=True)
+    for name in ("logits", "plots", "calibrators"):
+        if (source / name).exists():
+            shutil.copytree(source / name, folder / name, dirs_exist_ok=True)
     for name in ("metrics.jsonl", "errors.json"):
-        if (place / name).exists():
-            shutil.copyfile(place / name, folder / name)
+        if (source / name).exists():
+            shutil.copyfile(source / name, folder / name)
     shown = ("method", "validation", "splits")
     return best | {
         "train_seconds": last["train_seconds"],
-        "checkpoint": (place.relative_to(folder) / best["checkpoint"]).as_posix(),
+        "checkpoint": (source.relative_to(folder) / best["checkpoint"]).as_posix(),
         "generation": number,
         "generations": [{"generation": n} | {k: g[k] for k in shown} for n, (_, g) in numbered],
     }

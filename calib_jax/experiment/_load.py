@@ -18,6 +18,7 @@ from calib_jax import _io, data, models, posthoc, train
 from calib_jax._hints import check_choice
 from calib_jax.data import Dataset
 from calib_jax.experiment._build import Data
+from calib_jax.experiment._custom import AnyNetwork, load_config_file
 from calib_jax.experiment._inputs import Columns, Inputs, as_columns
 from calib_jax.experiment._keys import Config, JsonDict
 from calib_jax.experiment._preprocessing import Preprocessing, as_tuples
@@ -72,9 +73,7 @@ def _create(architecture: JsonDict, num_classes: int) -> nn.Module:
     return models.create(name, num_classes, dtype=jnp.dtype(dtype), **options)
 
 
-def load(
-    run_folder: str | os.PathLike[str], network: train.Network | nn.Module | None = None
-) -> "Classifier":
+def load(run_folder: str | os.PathLike[str], network: AnyNetwork | None = None) -> "Classifier":
     """Load the network that a run has trained and evaluated, with preprocessing and calibrators.
 
     Neither the training data nor the devices of the training are needed.
@@ -114,6 +113,24 @@ def load(
     )
 
 
+def network_from_file(
+    path: str | os.PathLike[str], run_folder: str | os.PathLike[str]
+) -> AnyNetwork:
+    """Return the network that `get_network` of a config file makes for the config of a run.
+
+    Args:
+      path: Config file.
+      run_folder: Folder of a finished run.
+    """
+    if not pathlib.Path(path).is_file():
+        raise ValueError(f"{path}: there is no such file")
+    module, folder = load_config_file(os.fspath(path)), pathlib.Path(run_folder).expanduser()
+    if not hasattr(module, "get_network"):
+        raise ValueError(f"{path}: expected a config file with a function get_network(config)")
+    check_run(folder)
+    return module.get_network(Config(read_json(folder / "config.json")["config"]))
+
+
 def check_run(folder: pathlib.Path) -> None:
     """Raise unless a folder is that of a finished run; a folder of runs is told by their names."""
     if not folder.is_dir():
@@ -141,7 +158,7 @@ def read_json(path: pathlib.Path) -> JsonDict:
 
 
 def _network(
-    folder: pathlib.Path, preprocessing: Preprocessing, network: Any
+    folder: pathlib.Path, preprocessing: Preprocessing, network: AnyNetwork | None
 ) -> tuple[train.Network, int]:
     """Return the network without parameters, and how many of its kind were trained together."""
     made = read_json(folder / _NETWORK)
@@ -151,7 +168,7 @@ def _network(
         if not made["name"]:
             raise ValueError(
                 f"{folder} has a network of its user's, {made['class']}: pass it to "
-                "experiment.load(run_folder, network)"
+                "experiment.load(run_folder, network), or --network CONFIG_FILE that makes it"
             )
         network = _create(made, len(preprocessing.label_names))
     return train.Network(network, preprocessing.mean, preprocessing.std), made["num_networks"]

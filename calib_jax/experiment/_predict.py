@@ -9,15 +9,12 @@ import pathlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO
+from typing import NamedTuple, TextIO
 
 import numpy as np
 
 from calib_jax import data
 from calib_jax.experiment._load import Classifier
-
-if TYPE_CHECKING:
-    import pyarrow.parquet
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 _ROWS = 2048  # classified at a time
@@ -25,7 +22,8 @@ _SHOWN = 5  # malformed rows that are printed
 _SECONDS = 10.0  # between two lines of progress; on a terminal the line is renewed
 _SECONDS_ON_TERMINAL = 0.5
 
-Cell = str | float | None
+Rows = Sequence[Sequence[str | float | None]]
+Write = Callable[[Rows], None]
 Log = Callable[[str], None]
 
 
@@ -35,10 +33,6 @@ class Summary(NamedTuple):
     rows: int
     malformed: int
     abstained: int
-
-
-class _Writer(Protocol):
-    def write(self, rows: Sequence[Sequence[Cell]]) -> None: ...
 
 
 def predict_file(
@@ -74,7 +68,9 @@ def predict_file(
     header = ["input", "label", "confidence", *(f"p_{name}" for name in classifier.label_names)]
     num_rows = malformed = abstained = 0
     progress = _Progress(file.total, log)
-    with _open_writer(out, header) as writer:
+    with _open_writer(out, header) as write:
+        if file.note:  # in a file without a header, the first row would be taken for one
+            log(f"{path}: {file.note}")
         for rows in _batched(file.rows()):
             for row in rows:
                 if row.problem and malformed < _SHOWN:
@@ -82,7 +78,7 @@ def predict_file(
                 malformed += bool(row.problem)
             outputs = _classify(classifier, rows, calibrator, abstain_below)
             abstained += sum(cells[1] is None and cells[2] is not None for cells in outputs)
-            writer.write(outputs)
+            write(outputs)
             num_rows += len(rows)
             progress.update(num_rows, rows[-1].position)
     progress.finish(num_rows)
@@ -99,7 +95,7 @@ def _classify(
     rows: Sequence[data.Unlabeled],
     calibrator: str | None,
     abstain_below: float,
-) -> list[list[Cell]]:
+) -> Rows:
     """Return the cells of each row: input, label, confidence, probabilities."""
     names = classifier.label_names
     usable = [row for row in rows if not row.problem]
@@ -110,7 +106,7 @@ def _classify(
             for name in classifier.preprocessing.inputs
         }
         probs = iter(classifier.predict_proba(columns, calibrator))
-    outputs: list[list[Cell]] = []
+    outputs: list[list[str | float | None]] = []
     for row in rows:
         if row.problem:
             outputs.append([row.name] + [None] * (2 + len(names)))
@@ -129,10 +125,10 @@ def _column(values: Sequence[data.Value]) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def _open_writer(path: pathlib.Path | None, header: Sequence[str]) -> Iterator[_Writer]:
+def _open_writer(path: pathlib.Path | None, header: Sequence[str]) -> Iterator[Write]:
     """Open the output; a file takes its name when everything has been written, or is removed."""
     if path is None:
-        yield _CsvWriter(sys.stdout, header)
+        yield _csv_writer(sys.stdout, header)
         sys.stdout.flush()
         return
     if path.suffix not in SUFFIXES:
@@ -142,52 +138,39 @@ def _open_writer(path: pathlib.Path | None, header: Sequence[str]) -> Iterator[_
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         if path.suffix == ".parquet":
-            with _parquet_writer(temporary, header) as writer:
-                yield writer
+            with _parquet_writer(temporary, header) as write:
+                yield write
         else:
-            kind = _CsvWriter if path.suffix == ".csv" else _JsonlWriter
+            writer = _csv_writer if path.suffix == ".csv" else _jsonl_writer
             with temporary.open("w", encoding="utf-8", newline="") as file:
-                yield kind(file, header)
+                yield writer(file, header)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-class _CsvWriter:
-    def __init__(self, file: TextIO, header: Sequence[str]) -> None:
-        self._writer = csv.writer(file, lineterminator="\n")
-        self._writer.writerow(header)
+def _csv_writer(file: TextIO, header: Sequence[str]) -> Write:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(header)
 
-    def write(self, rows: Sequence[Sequence[Cell]]) -> None:
-        self._writer.writerows(
+    def write(rows: Rows) -> None:
+        writer.writerows(
             [f"{cell:.7g}" if isinstance(cell, float) else cell for cell in row] for row in rows
         )
 
+    return write
 
-class _JsonlWriter:
-    def __init__(self, file: TextIO, header: Sequence[str]) -> None:
-        self._file, self._header = file, header
 
-    def write(self, rows: Sequence[Sequence[Cell]]) -> None:
+def _jsonl_writer(file: TextIO, header: Sequence[str]) -> Write:
+    def write(rows: Rows) -> None:
         for row in rows:
-            record = dict(zip(self._header, row, strict=True))
-            self._file.write(json.dumps(record) + "\n")
+            file.write(json.dumps(dict(zip(header, row, strict=True))) + "\n")
 
-
-class _ParquetWriter:
-    def __init__(self, writer: "pyarrow.parquet.ParquetWriter") -> None:
-        self._writer = writer
-
-    def write(self, rows: Sequence[Sequence[Cell]]) -> None:
-        import pyarrow
-
-        names = self._writer.schema.names
-        columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
-        self._writer.write_table(pyarrow.table(columns, schema=self._writer.schema))
+    return write
 
 
 @contextlib.contextmanager
-def _parquet_writer(path: pathlib.Path, header: Sequence[str]) -> Iterator[_ParquetWriter]:
+def _parquet_writer(path: pathlib.Path, header: Sequence[str]) -> Iterator[Write]:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -196,7 +179,12 @@ def _parquet_writer(path: pathlib.Path, header: Sequence[str]) -> Iterator[_Parq
     types = [pyarrow.string()] * 2 + [pyarrow.float32()] * (len(header) - 2)
     schema = pyarrow.schema(list(zip(header, types, strict=True)))
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
-        yield _ParquetWriter(writer)
+
+        def write(rows: Rows) -> None:
+            columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
+            writer.write_table(pyarrow.table(columns, schema=schema))
+
+        yield write
 
 
 class _Progress:

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import json
 import pathlib
-import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,9 +72,7 @@ class Preprocessing:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         if self.tokenizer:
             fields["tokenizer"] = _TOKENIZER
-            (folder / _TOKENIZER).mkdir(parents=True, exist_ok=True)
-            for path in data.tokenizer_files(self.tokenizer):
-                shutil.copyfile(path, folder / _TOKENIZER / path.name)
+            data.copy_tokenizer(self.tokenizer, folder / _TOKENIZER)
         if words := fields.pop("words"):
             _io.write_atomic(folder / _WORDS, json.dumps(words))
         _io.write_json(folder / _FILE, fields)

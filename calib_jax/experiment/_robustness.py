@@ -73,22 +73,24 @@ def evaluate(
     corruptions = corruption_names(options.corruptions)
     operations = operation_names(options.operations)
     if corruptions or operations:
-        part = _part(test, options.num_corrupted)
-        unchanged = {"0": predict(part)}  # of the same images: the fewer, the larger is any ECE
+        subset = _subset(test, options.num_corrupted)
+        unchanged = {"0": predict(subset)}  # of the same images: the fewer, the larger is any ECE
     if corruptions:
-        each = _corruptions(corruptions, options.severities, part, config.data.dir or None, predict)
+        each = _corruptions(
+            corruptions, options.severities, subset, config.data.dir or None, predict
+        )
         measured["corruptions"] = each | {"severity": unchanged | each["severity"]}
     if operations:
         measured["operations"] = {
-            name: unchanged | {str(m): predict(_operated(part, name, m)) for m in range(1, 11)}
+            name: unchanged | {str(m): predict(_operated(subset, name, m)) for m in range(1, 11)}
             for name in operations
         }
     if options.attack_eps:
-        part = _part(test, options.num_attacked)
+        subset = _subset(test, options.num_attacked)
         measured["attack"] = attack(
             trainer,
             state,
-            part,
+            subset,
             eps=options.attack_eps,
             steps=options.attack_steps,
             restarts=options.attack_restarts,
@@ -122,8 +124,10 @@ def _operated(test: Dataset, name: str, magnitude: int) -> Dataset:
 def _predictor(
     trainer: train.Trainer, state: train.TrainState, temperature: float | None
 ) -> Callable[[Dataset], dict[str, float]]:
-    def predict(part: Dataset) -> dict[str, float]:
-        return shift_metrics(trainer.predict(state, trainer.loader(part)), part.labels, temperature)
+    def predict(subset: Dataset) -> dict[str, float]:
+        return shift_metrics(
+            trainer.predict(state, trainer.loader(subset)), subset.labels, temperature
+        )
 
     return predict
 
@@ -174,7 +178,7 @@ def check_set(options: Config, test: Dataset) -> None:
             )
 
 
-def _part(test: Dataset, number: int) -> Dataset:
+def _subset(test: Dataset, number: int) -> Dataset:
     """Return `number` images at equal distances in the test set, in memory; 0 for all."""
     if 0 < number < len(test):
         test = dataclasses.replace(test.take(np.arange(number) * len(test) // number), notes=())

@@ -7,14 +7,14 @@ import os
 import pathlib
 from collections.abc import Callable, Sequence
 
-import flax.linen as nn
 import numpy as np
 
 from calib_jax import report, train
 from calib_jax._signals import StopRequest
+from calib_jax.data import FORMATS
 from calib_jax.evaluation import check_calibrators
 from calib_jax.experiment import _build, _config, _workdir
-from calib_jax.experiment._custom import DataSets, make_custom
+from calib_jax.experiment._custom import AnyNetwork, DataSets, make_custom
 from calib_jax.experiment._ensemble import write_ensembles
 from calib_jax.experiment._evaluate import evaluate_state
 from calib_jax.experiment._experiment import Experiment
@@ -36,7 +36,7 @@ def run(
     config: Config,
     workdir: str | os.PathLike[str],
     data: DataSets | None = None,
-    network: train.Network | nn.Module | None = None,
+    network: AnyNetwork | None = None,
     method: Method | Objective | Recipe | None = None,
     *,
     log: Callable[[str], None] = print,
@@ -95,6 +95,9 @@ def run(
             if not train.is_primary():
                 return ""
             write_ensembles(workdir, config)
+            if config.data.name in FORMATS and network is None:
+                folder = _workdir.run_folder(workdir, names[-1], seeds[0])
+                log(f"to classify new inputs: python -m calib_jax.predict {folder} INPUT")
             return report.write_report(workdir)
 
 

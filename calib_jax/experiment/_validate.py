@@ -76,10 +76,11 @@ def missing_classes(dataset: Dataset) -> str:
     missing = [name for name, count in zip(dataset.label_names, counts, strict=True) if not count]
     if not missing:
         return ""
-    return (
-        f"warning: no example of {_names(missing)}; what is fitted on it knows nothing of "
-        f"{'this class' if len(missing) == 1 else 'these classes'}"
-    )
+    warning = f"warning: no example of {_names(missing)}"
+    if dataset.split == "test":
+        return warning
+    classes = "this class" if len(missing) == 1 else "these classes"
+    return f"{warning}; what is fitted on it knows nothing of {classes}"
 
 
 def takes_text(module: object) -> bool:

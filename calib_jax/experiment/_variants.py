@@ -84,7 +84,7 @@ def add_variants(config: Config, texts: Sequence[str]) -> None:
     """
     for text in texts:
         name, _, rest = text.partition("=")
-        method, *settings = (part.strip() for part in _SETTING.findall(rest) or [""])
+        method, *settings = (text.strip() for text in _SETTING.findall(rest) or [""])
         if not method or "=" in method or not all("=" in setting for setting in settings):
             raise ValueError(f"--variant {text}: expected NAME=METHOD,KEY=VALUE,KEY=VALUE,…")
         if name in config.method.variants:

@@ -56,7 +56,7 @@ def locked(
     if first:
         folder.mkdir(parents=True, exist_ok=True)
     with (folder / name).open("a+") if first else contextlib.nullcontext() as file:
-        told = False
+        logged = False
         while True:
             # Not one long wait of the first: the others would give it up for lost.
             taken, stop = train.any_process(
@@ -71,9 +71,9 @@ def locked(
                 )
             if stop:
                 raise train.Stopped(f"stopped while waiting for {owner}")
-            if not told:
+            if not logged:
                 log(f"waiting for {owner}, at work in {folder}")
-                told = True
+                logged = True
             time.sleep(_LOOK_AGAIN)
         if file is not None:
             write_owner(file, "a sweep, last joined by " if shared else "")

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax._arrays import as_floats, as_weights
+from calib_jax._arrays import as_floats, as_weights, check_probs
 
 
 class ConsistencyTest(NamedTuple):
@@ -34,6 +34,7 @@ def consistency_test(
     num_samples: int = 1000,
     weights: ArrayLike | None = None,
     batch_size: int = 32,
+    check: bool = True,
 ) -> ConsistencyTest:
     """Compare a calibration metric with its distribution under perfect calibration.
 
@@ -50,6 +51,7 @@ def consistency_test(
       num_samples: number of draws.
       weights: `[n]`, 0 for padding.
       batch_size: draws evaluated at the same time.
+      check: whether logits in place of probabilities are refused; inside jit they never are.
 
     Returns:
       `ConsistencyTest` of scalars
@@ -72,6 +74,8 @@ def consistency_test(
     if num_samples < 1:
         raise ValueError(f"num_samples={num_samples}: expected at least 1")
     weights = as_weights(weights, outcomes.shape, predictions.dtype)
+    if check:
+        check_probs(predictions.reshape(predictions.shape[0], -1), weights)
     options = {} if weights is None else {"weights": weights}
     value = metric(predictions, outcomes, **options)
     samples = _simulated(

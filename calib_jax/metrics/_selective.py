@@ -168,14 +168,16 @@ def risk_at_coverage(
       weights: `[n]`, 0 for padding.
 
     Returns:
-      scalar in [0, 1]
+      scalar in [0, 1]; NaN for a coverage outside (0, 1]
 
     >>> float(metrics.risk_at_coverage([0.9, 0.8, 0.7, 0.6], [1, 0, 1, 0], 0.5))
     0.5
     """
     covered, risk = risk_coverage(confidence, correct, weights=weights)
-    enough = covered >= jnp.asarray(coverage, covered.dtype) - 1e-6
-    return jnp.where(jnp.isnan(risk[-1]), jnp.nan, risk[jnp.argmax(enough)])
+    coverage = jnp.asarray(coverage, covered.dtype)
+    at = jnp.argmax(covered >= coverage - 1e-6)
+    possible = (coverage > 0) & (coverage <= 1) & ~jnp.isnan(risk[-1])
+    return jnp.where(possible, risk[at], jnp.nan)
 
 
 @jax.jit
@@ -195,15 +197,17 @@ def coverage_at_risk(
       weights: `[n]`, 0 for padding.
 
     Returns:
-      scalar in [0, 1]; 0 if even the most confident examples are wrong too often.
+      scalar in [0, 1]; 0 if even the most confident examples are wrong too often, NaN for a risk
+      outside [0, 1]
 
     >>> float(metrics.coverage_at_risk([0.9, 0.8, 0.7, 0.6], [1, 1, 1, 0], 0.1))
     0.75
     """
     covered, risks = risk_coverage(confidence, correct, weights=weights)
-    tolerated = risks <= jnp.asarray(risk, risks.dtype) + 1e-6
-    largest = jnp.max(jnp.where(tolerated, covered, 0.0))
-    return jnp.where(jnp.isnan(risks[-1]), jnp.nan, largest)
+    risk = jnp.asarray(risk, risks.dtype)
+    largest = jnp.max(jnp.where(risks <= risk + 1e-6, covered, 0.0))
+    possible = (risk >= 0) & (risk <= 1) & ~jnp.isnan(risks[-1])
+    return jnp.where(possible, largest, jnp.nan)
 
 
 @jax.jit
@@ -241,14 +245,16 @@ def fpr_at_tpr(
 ) -> jax.Array:
     """Compute the smallest false positive rate at which the true positive rate is at least `tpr`.
 
-    An example counts as positive if its score reaches the threshold. Arguments as in `auroc`.
+    An example counts as positive if its score reaches the threshold. Arguments as in `auroc`; NaN for a
+    `tpr` outside [0, 1].
 
     >>> float(metrics.fpr_at_tpr([0.9, 0.8, 0.7, 0.1], [1, 0, 1, 0]))
     0.5
     """
     false, true = roc_curve(scores, positives, weights=weights)
     rate = jnp.min(jnp.where(true >= tpr - 1e-6, false, 1.0))
-    return jnp.where(jnp.isnan(true[-1]), jnp.nan, rate)
+    possible = (tpr >= 0) & (tpr <= 1) & ~jnp.isnan(true[-1])
+    return jnp.where(possible, rate, jnp.nan)
 
 
 @jax.jit

@@ -5,7 +5,6 @@ from calib_jax.models._create import create as create
 from calib_jax.models._densenet import DenseNet as DenseNet
 from calib_jax.models._encoder import Encoder as Encoder
 from calib_jax.models._encoder import EncoderConfig as EncoderConfig
-from calib_jax.models._hub import Pretrained as Pretrained
 from calib_jax.models._hub import find_pretrained as find_pretrained
 from calib_jax.models._mlp import MLP as MLP
 from calib_jax.models._pretrained import image_statistics as image_statistics

@@ -133,5 +133,7 @@ def _cross_fitted_nll(
         others = jnp.where(left_out, 0.0, weights)
         calibrator = fit(data.logits, data.labels, weights=others, check=False)
         probs = take_label(calibrator(data.logits, check=False), data.labels)
-        surprise = jnp.where(left_out, -jnp.log(probs), surprise)
-    return weighted_mean(surprise, weights)
+        # A probability of 0 counts as 1e-30, as in an evaluation.
+        surprise = jnp.where(left_out, -jnp.log(jnp.maximum(probs, 1e-30)), surprise)
+    nll = weighted_mean(surprise, weights)
+    return jnp.where(jnp.isnan(nll), jnp.inf, nll)  # argmin would choose what is no number

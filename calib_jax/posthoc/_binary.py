@@ -51,14 +51,14 @@ class _Logistic(LabelCalibrator):
             data = label_data(logits, labels, weights, check)
         else:
             data = two_class_data(cls.__name__, logits, labels, weights, check)
-        params = cls._fit(data)
+        params = cls._fit_labels(data)
         if not independent or np.ndim(logits) == 1:
             params = tuple(x[0] for x in params)
         num_classes = data.scores.shape[1] if independent else 2
         return cls(*params, num_classes=num_classes, independent=independent)
 
     @staticmethod
-    def _fit(data: LabelData) -> tuple[jax.Array, ...]:
+    def _fit_labels(data: LabelData) -> tuple[jax.Array, ...]:
         """Return the parameters, each `[num_labels]`."""
         raise NotImplementedError
 
@@ -98,7 +98,7 @@ class Platt(_Logistic):
     bias: jax.Array
 
     @staticmethod
-    def _fit(data: LabelData) -> tuple[jax.Array, ...]:
+    def _fit_labels(data: LabelData) -> tuple[jax.Array, ...]:
         return _fit_platt(data)
 
     def _log_odds(self, scores: jax.Array) -> jax.Array:
@@ -133,7 +133,7 @@ class Beta(_Logistic):
     c: jax.Array
 
     @staticmethod
-    def _fit(data: LabelData) -> tuple[jax.Array, ...]:
+    def _fit_labels(data: LabelData) -> tuple[jax.Array, ...]:
         return _fit_beta(data)
 
     def _log_odds(self, scores: jax.Array) -> jax.Array:

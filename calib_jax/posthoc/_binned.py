@@ -57,14 +57,19 @@ class HistogramBinning(Calibrator):
         return cls(*params, num_classes=data.num_classes)
 
     def __call__(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
-        """Return probabilities `[n, num_classes]`; uniform where every class came out as 0."""
-        probs = jax.nn.softmax(self._as_logits(logits, check))
+        """Return probabilities `[n, num_classes]`; uniform where every class came out as 0.
+
+        A masked class keeps 0.
+        """
+        logits = self._as_logits(logits, check)
+        probs = jax.nn.softmax(logits)
         edges, values = (jnp.asarray(x, probs.dtype) for x in (self.edges, self.values))
 
         def one_class(p: jax.Array, edges: jax.Array, values: jax.Array) -> jax.Array:
             return values[find_bin(edges, p, "left")]
 
-        return normalized(jax.vmap(one_class, in_axes=(1, 0, 0), out_axes=1)(probs, edges, values))
+        scores = jax.vmap(one_class, in_axes=(-1, 0, 0), out_axes=-1)(probs, edges, values)
+        return normalized(scores, logits)
 
 
 @partial(jax.jit, static_argnames=("num_bins", "scheme"))
@@ -82,8 +87,12 @@ def _fit_histogram(data: FittingData, *, num_bins: int, scheme: str) -> tuple[ja
     return nan_unless(data.valid, jax.vmap(one_class, in_axes=(1, 0))(probs, classes))
 
 
-def normalized(scores: jax.Array) -> jax.Array:
-    """Return scores `[n, num_classes]` over their sum, or the uniform distribution if that is 0."""
-    total = jnp.sum(scores, axis=-1, keepdims=True)
-    none = total == 0
-    return jnp.where(none, 1 / scores.shape[-1], scores / jnp.where(none, 1.0, total))
+def normalized(scores: jax.Array, logits: jax.Array) -> jax.Array:
+    """Return scores `[n, num_classes]` over their sum, or the uniform distribution if that is 0.
+
+    Classes that are masked in `logits` have probability 0 either way.
+    """
+    possible = (logits > -jnp.inf).astype(scores.dtype)
+    scores = scores * possible
+    scores = jnp.where(jnp.sum(scores, axis=-1, keepdims=True) == 0, possible, scores)
+    return scores / jnp.sum(scores, axis=-1, keepdims=True)

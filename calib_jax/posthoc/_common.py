@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -38,17 +38,46 @@ LARGEST_FACTOR = 1e3
 class Calibrator:
     """What all calibrators share: the number of classes they were fitted to.
 
-    A calibrator is a pytree of its parameters, with a classmethod `fit(logits, labels, *, weights)`, and
-    is called with logits to give probabilities.
+    A calibrator is a pytree of its parameters, made by `fit`, and is called with logits to give
+    probabilities.
 
     Attributes:
       num_classes: number of classes of the fitted logits, the only one it then takes; `None`, for
         parameters that were not fitted, takes any.
+
+    >>> calibrator = posthoc.VectorScaling.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> isinstance(calibrator, posthoc.Calibrator), calibrator.num_classes
+    (True, 2)
     """
 
     num_classes: int | None = dataclasses.field(
         default=None, kw_only=True, metadata={"static": True}
     )
+
+    @classmethod
+    def fit(
+        cls,
+        logits: ArrayLike,
+        labels: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        check: bool = True,
+    ) -> Self:
+        """Fit the parameters to logits and labels that the network was not trained on.
+
+        Args:
+          logits: `[n, num_classes]`; -inf for a masked class.
+          labels: integers `[n]`.
+          weights: `[n]`, 0 for padding.
+          check: whether probabilities are refused.
+        """
+        data = fitting_data(logits, labels, weights, check)
+        return cls(*cls._fit(data), num_classes=data.num_classes)
+
+    @classmethod
+    def _fit(cls, data: "FittingData") -> tuple[jax.Array, ...]:
+        """Return the parameters, in the order of the fields."""
+        raise NotImplementedError
 
     def __call__(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
         """Return calibrated probabilities `[n, num_classes]`."""
@@ -107,6 +136,7 @@ def fitting_data(
         raise ValueError(f"logits: expected [n, num_classes], n at least 1, got {logits.shape}")
     labels = as_hard_labels(labels, logits)
     weights = as_weights(weights, labels.shape, logits.dtype)
+    check_weights(weights)
     check_labels(labels, logits, weights)
 
     counted = jnp.ones(labels.shape, bool) if weights is None else weights != 0
@@ -129,8 +159,20 @@ def fitting_data(
         logits=jnp.where(counted[:, None], clean, 0.0),
         labels=jnp.where(counted, jnp.clip(labels, 0, logits.shape[1] - 1), 0),
         weights=weights,
-        valid=jnp.all(~counted | (numeric & possible)) & jnp.any(counted),
+        valid=jnp.all(~counted | (numeric & possible)) & has_weight(weights, counted),
     )
+
+
+def check_weights(weights: jax.Array | None) -> None:
+    """Raise a ValueError for a weight that is negative or NaN, outside jit."""
+    if weights is not None and is_readable(weights) and not bool(jnp.all(weights >= 0)):
+        raise ValueError("weights: expected numbers of at least 0, found a negative one or NaN")
+
+
+def has_weight(weights: jax.Array | None, counted: jax.Array) -> jax.Array:
+    """Return whether some rows count, and none less than nothing."""
+    some = jnp.any(counted, axis=0)
+    return some if weights is None else some & jnp.all(weights >= 0, axis=0)
 
 
 def nan_unless(valid: jax.Array, params: Params) -> Params:

@@ -19,7 +19,7 @@ from calib_jax._arrays import (
 )
 from calib_jax._hints import check_choice
 from calib_jax.metrics._sorting import argsort_floats
-from calib_jax.posthoc._common import nan_unless
+from calib_jax.posthoc._common import check_weights, has_weight, nan_unless
 
 _SCORES = ("lac", "aps", "raps")
 
@@ -109,6 +109,7 @@ class ConformalSets:
             raise ValueError(f"probs: expected [n, num_classes], got shape {probs.shape}")
         labels = as_hard_labels(labels, probs)
         weights = as_weights(weights, labels.shape, probs.dtype)
+        check_weights(weights)
         check_labels(labels, probs, weights)
         if check:
             check_probs(probs, weights)
@@ -187,5 +188,5 @@ def _threshold(
     reached = (count >= needed[None]) & (weight > 0)
     ascending = jnp.broadcast_to(label_scores[order][:, None], reached.shape)
     threshold = jnp.min(jnp.where(reached, ascending, jnp.inf), axis=0)
-    valid = jnp.all(~counted | usable) & jnp.any(counted)
+    valid = jnp.all(~counted | usable) & has_weight(weights, counted)
     return nan_unless(valid, threshold if class_conditional else threshold[0])

@@ -76,14 +76,17 @@ class Isotonic(LabelCalibrator):
         )
 
     def __call__(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
-        """Return probabilities of the shape of the logits; uniform where all classes came out as 0."""
+        """Return probabilities of the shape of the logits; uniform where all classes came out as 0.
+
+        A masked class keeps 0.
+        """
         logits = self._as_logits(logits, check)
         probs = jax.nn.sigmoid(logits) if self.independent else jax.nn.softmax(logits)
         scores, values = (jnp.asarray(x, probs.dtype) for x in (self.scores, self.values))
         if self.independent and self.num_classes == 1:
             return jnp.interp(probs, scores[0], values[0])
         curves = jax.vmap(jnp.interp, in_axes=(-1, 0, 0), out_axes=-1)(probs, scores, values)
-        return curves if self.independent else normalized(curves)
+        return curves if self.independent else normalized(curves, logits)
 
 
 def _curves(probs: np.ndarray, hits: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calib_jax._arrays import as_binary_labels, as_floats, as_weights, check_log_odds, is_readable
-from calib_jax.posthoc._common import Calibrator, fitting_data
+from calib_jax.posthoc._common import Calibrator, check_weights, fitting_data, has_weight
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +74,7 @@ def label_data(
     if scores.ndim not in (1, 2):
         raise ValueError(f"logits: expected [n] or [n, num_labels], got shape {scores.shape}")
     weights = as_weights(weights, scores.shape[:1], scores.dtype)
+    check_weights(weights)
     labels = as_binary_labels(labels, scores, weights)
     n = scores.shape[0]
     scores, labels = scores.reshape(n, -1), labels.reshape(n, -1)
@@ -89,7 +90,7 @@ def label_data(
         scores=jnp.where(counted & usable, scores, 0.0),
         labels=jnp.where(counted & usable, labels, 0.0),
         weights=weights,
-        valid=jnp.all(~counted | usable, axis=0) & jnp.any(counted, axis=0),
+        valid=jnp.all(~counted | usable, axis=0) & has_weight(weights, counted),
     )
 
 

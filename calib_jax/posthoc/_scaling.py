@@ -30,9 +30,14 @@ _MASKED_LOG_P = -69.0  # what a masked class adds to others: the logarithm of ab
 class VectorScaling(Calibrator):
     """`softmax(scale * z + bias)` with a scale and a bias for each class.
 
+    `fit` minimizes the NLL, a convex problem, from the best temperature on.
+
     Attributes:
       scale: `[num_classes]`.
       bias: `[num_classes]`.
+
+    References:
+      Guo et al., 2017, arXiv:1706.04599.
 
     >>> calibrator = posthoc.VectorScaling.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
     >>> round(float(calibrator([[2.0, 0.0]])[0, 0]), 2)
@@ -43,27 +48,8 @@ class VectorScaling(Calibrator):
     bias: jax.Array
 
     @classmethod
-    def fit(
-        cls,
-        logits: ArrayLike,
-        labels: ArrayLike,
-        *,
-        weights: ArrayLike | None = None,
-        check: bool = True,
-    ) -> "VectorScaling":
-        """Minimize the NLL, a convex problem, from the best temperature on.
-
-        Args:
-          logits: `[n, num_classes]`; -inf for a masked class.
-          labels: integers `[n]`.
-          weights: `[n]`, 0 for padding.
-          check: whether probabilities are refused.
-
-        References:
-          Guo et al., 2017, arXiv:1706.04599.
-        """
-        data = fitting_data(logits, labels, weights, check)
-        return cls(*_fit_vector(data), num_classes=data.num_classes)
+    def _fit(cls, data: FittingData) -> tuple[jax.Array, ...]:
+        return _fit_vector(data)
 
     def __call__(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
         """Return probabilities `[n, num_classes]`; a masked class keeps 0."""
@@ -218,9 +204,17 @@ class FocalTemperature(Calibrator):
     a q with `p_k ∝ 1 / ((1-q_k)^gamma / q_k - gamma (1-q_k)^(gamma-1) log q_k)`. This calibrator takes
     `q = softmax(z / T)` and returns p. Changes no prediction; gamma = 0 is temperature scaling.
 
+    `fit` minimizes the NLL over T and gamma, from several gammas on (it is not convex). T is within a
+    factor of 1,000 of the temperature with the lowest NLL, which is bounded itself (see
+    `metrics.inverse_temperature`); where all predictions are right it is that one, with gamma = 0.
+
     Attributes:
       temperature: T > 0.
       gamma: >= 0.
+
+    References:
+      Charoenphakdee et al., 2021, arXiv:2011.09172 (the map of gamma); Komisarenko & Kull, 2024,
+      arXiv:2408.11598 (with a temperature).
 
     >>> calibrator = posthoc.FocalTemperature.fit([[2.0, 0.0]] * 4, [0, 0, 0, 1])
     >>> round(float(calibrator([[2.0, 0.0]])[0, 0]), 2)
@@ -231,32 +225,8 @@ class FocalTemperature(Calibrator):
     gamma: jax.Array
 
     @classmethod
-    def fit(
-        cls,
-        logits: ArrayLike,
-        labels: ArrayLike,
-        *,
-        weights: ArrayLike | None = None,
-        check: bool = True,
-    ) -> "FocalTemperature":
-        """Minimize the NLL over T and gamma, from several gammas on (it is not convex).
-
-        T is within a factor of 1,000 of the temperature with the lowest NLL, which is bounded itself
-        (see `metrics.inverse_temperature`); where all predictions are right it is that one, with
-        gamma = 0.
-
-        Args:
-          logits: `[n, num_classes]`; -inf for a masked class.
-          labels: integers `[n]`.
-          weights: `[n]`, 0 for padding.
-          check: whether probabilities are refused.
-
-        References:
-          Charoenphakdee et al., 2021, arXiv:2011.09172 (the map of gamma); Komisarenko & Kull, 2024,
-          arXiv:2408.11598 (with a temperature).
-        """
-        data = fitting_data(logits, labels, weights, check)
-        return cls(*_fit_focal(data), num_classes=data.num_classes)
+    def _fit(cls, data: FittingData) -> tuple[jax.Array, ...]:
+        return _fit_focal(data)
 
     def __call__(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
         """Return probabilities `[n, num_classes]` with the argmax of the logits."""

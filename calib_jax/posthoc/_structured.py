@@ -1,24 +1,71 @@
 """Structured vector and matrix scaling: what differs from a temperature is kept small."""
 
 import dataclasses
+from typing import Self
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calib_jax import metrics
+from calib_jax._arrays import is_readable
 from calib_jax.posthoc._common import Calibrator, FittingData, fitting_data, minimize, nan_unless
 from calib_jax.posthoc._scaling import affine, check_matrix_classes, like, mixed
 from calib_jax.posthoc._temperature import log_scaled_softmax
 
 
-@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class StructuredVectorScaling(Calibrator):
-    """`softmax(scale * log q + bias)` with q the smoothed prediction at the best temperature.
+class _Structured(Calibrator):
+    """A linear map of log q, q being the smoothed prediction at the best temperature.
 
     q is `softmax(z / T)` with a share of the uniform distribution mixed in, so that a class that was
     given no probability can be given some. A class that is masked (logit -inf) keeps 0.
+    """
+
+    @classmethod
+    def fit(
+        cls,
+        logits: ArrayLike,
+        labels: ArrayLike,
+        *,
+        strength: float = 1.0,
+        weights: ArrayLike | None = None,
+        check: bool = True,
+    ) -> Self:
+        """Fit the temperature, then minimize the NLL with a penalty on what differs from it.
+
+        The penalty fades with the number of examples n and grows with that of classes K: few examples
+        give little more than temperature scaling, many give a map without a penalty. The problem is
+        convex.
+
+        Args:
+          logits: `[n, num_classes]`; -inf for a masked class, which then has no effect on the others of
+            its row.
+          labels: integers `[n]`.
+          strength: factor of the penalty, >= 0.
+          weights: `[n]`, 0 for padding; their sum is taken as n.
+          check: whether probabilities are refused.
+
+        References:
+          Berta et al., 2025, arXiv:2511.03685.
+        """
+        if is_readable(strength) and strength < 0:
+            raise ValueError(f"strength={strength}: expected at least 0")
+        data = fitting_data(logits, labels, weights, check)
+        return cls(*cls._fit_penalized(data, strength), num_classes=data.num_classes)
+
+    @classmethod
+    def _fit_penalized(cls, data: FittingData, strength: ArrayLike) -> tuple[jax.Array, ...]:
+        """Return the parameters."""
+        raise NotImplementedError
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class StructuredVectorScaling(_Structured):
+    """`softmax(scale * log q + bias)` with q the smoothed prediction at the best temperature.
+
+    The penalty of `fit` is `strength K / n (|scale - 1|² + |bias|²)`.
 
     Attributes:
       temperature: T > 0.
@@ -37,32 +84,8 @@ class StructuredVectorScaling(Calibrator):
     bias: jax.Array
 
     @classmethod
-    def fit(
-        cls,
-        logits: ArrayLike,
-        labels: ArrayLike,
-        *,
-        strength: float = 1.0,
-        weights: ArrayLike | None = None,
-        check: bool = True,
-    ) -> "StructuredVectorScaling":
-        """Fit the temperature, then minimize NLL + `strength K / n (|scale - 1|² + |bias|²)`.
-
-        The penalty fades with the number of examples n and grows with that of classes K: few examples
-        give little more than temperature scaling, many give vector scaling. The problem is convex.
-
-        Args:
-          logits: `[n, num_classes]`; -inf for a masked class.
-          labels: integers `[n]`.
-          strength: factor of the penalty, >= 0.
-          weights: `[n]`, 0 for padding; their sum is taken as n.
-          check: whether probabilities are refused.
-
-        References:
-          Berta et al., 2025, arXiv:2511.03685.
-        """
-        data = fitting_data(logits, labels, weights, check)
-        return cls(*_fit_vector(data, strength), num_classes=data.num_classes)
+    def _fit_penalized(cls, data: FittingData, strength: ArrayLike) -> tuple[jax.Array, ...]:
+        return _fit_vector(data, strength)
 
     def __call__(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
         """Return probabilities `[n, num_classes]`; a masked class keeps 0."""
@@ -72,8 +95,11 @@ class StructuredVectorScaling(Calibrator):
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class StructuredMatrixScaling(Calibrator):
-    """`softmax(matrix log q + bias)` with q as in `StructuredVectorScaling`.
+class StructuredMatrixScaling(_Structured):
+    """`softmax(matrix log q + bias)` with q as in `StructuredVectorScaling`; 2,000 classes at most.
+
+    The penalty of `fit` is `strength / n (K |diagonal|² + K (K - 1) |off-diagonal|² + K |bias|²)` of
+    `matrix - identity` and the bias: what there are more of is kept smaller.
 
     Attributes:
       temperature: T > 0.
@@ -92,34 +118,9 @@ class StructuredMatrixScaling(Calibrator):
     bias: jax.Array
 
     @classmethod
-    def fit(
-        cls,
-        logits: ArrayLike,
-        labels: ArrayLike,
-        *,
-        strength: float = 1.0,
-        weights: ArrayLike | None = None,
-        check: bool = True,
-    ) -> "StructuredMatrixScaling":
-        """Fit the temperature, then minimize the NLL with a penalty on `matrix - identity` and bias.
-
-        The penalty is `strength / n (K |diagonal|² + K (K - 1) |off-diagonal|² + K |bias|²)`: what there
-        are more of is kept smaller. The problem is convex.
-
-        Args:
-          logits: `[n, num_classes]`, 2,000 classes at most; -inf for a masked class, which then has no
-            effect on the others of its row.
-          labels: integers `[n]`.
-          strength: factor of the penalty, >= 0.
-          weights: `[n]`, 0 for padding; their sum is taken as n.
-          check: whether probabilities are refused.
-
-        References:
-          Berta et al., 2025, arXiv:2511.03685.
-        """
-        check_matrix_classes(cls.__name__, logits)
-        data = fitting_data(logits, labels, weights, check)
-        return cls(*_fit_matrix(data, strength), num_classes=data.num_classes)
+    def _fit_penalized(cls, data: FittingData, strength: ArrayLike) -> tuple[jax.Array, ...]:
+        check_matrix_classes(cls.__name__, data.logits)
+        return _fit_matrix(data, strength)
 
     def __call__(self, logits: ArrayLike, *, check: bool = True) -> jax.Array:
         """Return probabilities `[n, num_classes]`; a masked class keeps 0."""

@@ -2,7 +2,7 @@
 
 import pathlib
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -18,14 +18,19 @@ from calib_jax.report._group_tables import (
 from calib_jax.report._interactive import take_sample
 from calib_jax.report._page import Picture, Section, write_html
 from calib_jax.report._prediction_plots import plot_reliability, plot_risk_coverage
+from calib_jax.report._set_table import SETS_LEGEND, EvaluationWithSets, conformal_table
 from calib_jax.report._summary import with_gap
 from calib_jax.report._summary_tables import SCORES
 from calib_jax.report._table import EMPTY, Cell, Table, best_of, with_interval
 from calib_jax.report._verdict import Evaluation, gain_text, is_temperature, verdict
 
-_COMPACT = ("accuracy", "gap", *SCORES)
+_COMPACT = (
+    *("accuracy", "gap", *SCORES),
+    *("brier_positive", "ece_positive", "ece_top", "auroc_positive"),
+)
+_WITH_GAIN = (*SCORES, "brier_positive", "ece_positive", "ece_top")
 _MAX_CLASSES = 1000  # rows of the table by class
-_LEGEND = (
+LEGEND = (
     "In brackets the 95 % bootstrap interval over the examples; below it, the change against the "
     "uncalibrated predictions. The best of a column is bold where it has intervals. All numbers are of "
     "all rows."
@@ -93,22 +98,24 @@ def write_evaluation_page(
         title=title,
         verdicts=[verdict(evaluations)],
         headline=notes or f"{n} predictions over {num_classes} classes.",
-        tables=[_compact_table(evaluations)],
-        legend=_LEGEND,
+        tables=[compact_table(evaluations)],
+        legend=LEGEND,
         sections=[
             *_plot_sections(evaluations, figures),
+            *_set_sections(evaluations),
             *_group_sections(test),
-            _full_section(evaluations),
+            full_section(evaluations),
         ],
         samples=samples,
     )
 
 
-def _compact_table(evaluations: Sequence[Evaluation]) -> Table:
+def compact_table(evaluations: Sequence[Evaluation]) -> Table:
     """Return a row per calibrator, with intervals and the gain over the uncalibrated predictions."""
     values = [with_gap(e.metrics) for e in evaluations]
     keys = [key for key in _COMPACT if all(key in measured for measured in values)]
     best = {key: _best(evaluations, key) for key in keys}
+    has_temperature = any("temperature" in e.parameters for e in evaluations)
     rows = []
     for i, (evaluation, measured) in enumerate(zip(evaluations, values, strict=True)):
         cells = []
@@ -116,13 +123,14 @@ def _compact_table(evaluations: Sequence[Evaluation]) -> Table:
             number, _, interval = with_interval(
                 measured[key], evaluation.intervals.get(key), METRICS[key]
             ).partition(" ")
-            gain = gain_text(measured, values[0], key) if i and key in SCORES else ""
+            gain = gain_text(measured, values[0], key) if i and key in _WITH_GAIN else ""
             mark = "best" if measured[key] == best[key] else ""
             cells.append(Cell(number, interval, gain, mark))
         temperature = evaluation.parameters.get("temperature", ())
-        cells.append(Cell(", ".join(f"{t:.2f}" for t in temperature)) if temperature else EMPTY)
+        if has_temperature:
+            cells.append(Cell(", ".join(f"{t:.2f}" for t in temperature)) if temperature else EMPTY)
         rows.append((evaluation.name, cells))
-    headings = [*(METRICS[key].short_heading for key in keys), "T"]
+    headings = [METRICS[key].short_heading for key in keys] + ["T"] * has_temperature
     return Table.from_rows("Before and after calibration", headings, rows, "calibrator")
 
 
@@ -156,6 +164,15 @@ def _plot_sections(
     ]
 
 
+def _set_sections(evaluations: Sequence[Evaluation]) -> list[Section]:
+    """Return the table of conformal sets, if they were measured."""
+    with_sets = [e for e in evaluations if getattr(e, "sets", None)]
+    if not with_sets:
+        return []
+    table = conformal_table(cast(Sequence[EvaluationWithSets], with_sets))
+    return [Section("Conformal sets", SETS_LEGEND, tables=[table])]
+
+
 def _group_sections(test: Predictions) -> list[Section]:
     """Return the tables by subgroup, if there are any, and by class, of the uncalibrated predictions."""
     rows = outcomes(test.logits, test.labels)
@@ -182,7 +199,7 @@ def _most_predicted(table: Table, predicted: np.ndarray) -> Table:
     return Table.from_rows(table.title, headings, [rows[i] for i in kept], table.corner)
 
 
-def _full_section(evaluations: Sequence[Evaluation]) -> Section:
+def full_section(evaluations: Sequence[Evaluation]) -> Section:
     """Return all metrics, a row for each."""
     values = [with_gap(e.metrics) for e in evaluations]
     rows = []

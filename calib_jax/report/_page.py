@@ -16,8 +16,8 @@ from calib_jax._io import write_atomic
 from calib_jax.metrics import METRICS
 from calib_jax.report._interactive import Sample
 from calib_jax.report._table import Table
+from calib_jax.report._types import PLOT_FORMATS
 
-PLOT_FORMATS = ("png", "svg", "pdf")
 _PIXEL_RATIO = 1.5  # picture's pixels per pixel of the page
 _FRAME = 14  # pixels that a picture's frame adds to its width
 _SCROLLED_WIDTH = 700  # a wider picture is scrolled on a phone, not shrunk
@@ -98,6 +98,7 @@ def write_html(
     legend: str,
     sections: Sequence[Section],
     samples: Sequence[Sample] = (),
+    explained: Sequence[str] = _EXPLAINED,
 ) -> None:
     """Write the page: verdicts, headline, main tables, interactive figure, sections, definitions.
 
@@ -110,6 +111,7 @@ def write_html(
       legend: What their marks mean.
       sections: Sections between the main tables and the definitions; folded ones come last.
       samples: Predictions of the interactive figure; without any there is none, and no script.
+      explained: Keys of the metrics whose definitions it has.
     """
     page = _TEMPLATES.get_template("page.html.jinja").render(
         title=title,
@@ -119,7 +121,7 @@ def write_html(
         legend=legend,
         sections=sections,
         samples=[sample.to_json() for sample in samples],
-        explained=[METRICS[key] for key in _EXPLAINED],
+        explained=[METRICS[key] for key in explained],
         frame=_FRAME,
         scrolled_width=_SCROLLED_WIDTH,
     )

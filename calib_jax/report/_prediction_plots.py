@@ -19,19 +19,14 @@ _MAX_COLUMNS = 3
 _MAX_POINTS = 1000  # of a curve; more cannot be seen
 _BANDWIDTHS = (0.04, 0.08)  # smallest and largest of the smoothed curve
 _CELLS = 512  # of the grid on which confidences are smoothed
-_HANDLES = (
-    Patch(color=_BAR, label="accuracy"),
-    Patch(fc="none", ec=OVER, hatch="////", label="confidence above accuracy"),
-    Patch(fc="none", ec=UNDER, hatch="\\\\\\\\", label="confidence below accuracy"),
-    Patch(color=_BAR, alpha=0.3, label=f"fewer than {_SMALL_BIN} examples"),
-    Line2D([], [], color=_CURVE, lw=1.4, label="smoothed accuracy"),
-    Patch(color=_CURVE, alpha=0.18, lw=0, label="95 % bootstrap band"),
-    Line2D([], [], color=OVER, ls="--", lw=1.2, label="mean confidence"),
-    Line2D([], [], color=_CURVE, lw=1.2, ls="-.", label="mean accuracy"),
-)
 
 
-def plot_reliability(panels: Sequence[Panel], *, num_bins: int = 15) -> Figure:
+def plot_reliability(
+    panels: Sequence[Panel],
+    *,
+    num_bins: int = 15,
+    words: tuple[str, str] = ("confidence", "accuracy"),
+) -> Figure:
     """Plot reliability diagrams, one per set of predictions, in rows of three.
 
     Above: accuracy per confidence bin, its gap to the mean confidence of the bin, and the smoothed
@@ -41,6 +36,7 @@ def plot_reliability(panels: Sequence[Panel], *, num_bins: int = 15) -> Figure:
     Args:
       panels: Title, confidence `[n]` and correctness `[n]` of each set.
       num_bins: Number of bins of equal width.
+      words: What the predictions and the outcomes are called.
 
     Returns:
       The figure.
@@ -66,25 +62,39 @@ def plot_reliability(panels: Sequence[Panel], *, num_bins: int = 15) -> Figure:
         bottom.axvline(accuracy, color=_CURVE, ls="-.", lw=1.2)
         top.set_title(
             f"{title}\nECE-{num_bins} {100 * float(bins.ece()):.2f} %, "
-            f"smooth {100 * float(curve.error):.2f} %\nconfidence {100 * mean:.1f} %, accuracy "
+            f"smooth {100 * float(curve.error):.2f} %\n{words[0]} {100 * mean:.1f} %, {words[1]} "
             f"{100 * accuracy:.1f} %, gap {100 * (mean - accuracy):+.1f}",
             fontsize=9.5,
         )
         ticks = (0, 0.25, 0.5, 0.75, 1)
         top.set(xlim=(0, 1), ylim=(0, 1), xticks=ticks, xticklabels=[])
-        bottom.set(xlim=(0, 1), ylim=(0, 1.05 * largest_share), xlabel="confidence")
+        bottom.set(xlim=(0, 1), ylim=(0, 1.05 * largest_share), xlabel=words[0])
         bottom.set_xticks(ticks, ["0", ".25", ".5", ".75", "1"])
         if column == 0:
-            top.set_ylabel("accuracy")
+            top.set_ylabel(words[1])
             bottom.set_ylabel("share")
         else:
             top.set_yticklabels([])
             bottom.set_yticklabels([])
     figure.legend(
-        handles=_HANDLES, loc="outside lower center", ncols=(2, 3, 4)[columns - 1], frameon=False,
+        handles=_handles(*words), loc="outside lower center", ncols=(2, 3, 4)[columns - 1], frameon=False,
         fontsize=8.5, columnspacing=1.2,
     )  # fmt: skip
     return figure
+
+
+def _handles(confidence: str, accuracy: str) -> list[Patch | Line2D]:
+    """Return the legend of a reliability diagram."""
+    return [
+        Patch(color=_BAR, label=accuracy),
+        Patch(fc="none", ec=OVER, hatch="////", label=f"{confidence} above {accuracy}"),
+        Patch(fc="none", ec=UNDER, hatch="\\\\\\\\", label=f"{confidence} below {accuracy}"),
+        Patch(color=_BAR, alpha=0.3, label=f"fewer than {_SMALL_BIN} examples"),
+        Line2D([], [], color=_CURVE, lw=1.4, label=f"smoothed {accuracy}"),
+        Patch(color=_CURVE, alpha=0.18, lw=0, label="95 % bootstrap band"),
+        Line2D([], [], color=OVER, ls="--", lw=1.2, label=f"mean {confidence}"),
+        Line2D([], [], color=_CURVE, lw=1.2, ls="-.", label=f"mean {accuracy}"),
+    ]
 
 
 def _draw_bins(top: Axes, bottom: Axes, bins: metrics.BinStats) -> None:

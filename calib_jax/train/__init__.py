@@ -15,6 +15,7 @@ from calib_jax.train._distributed import to_host as to_host
 from calib_jax.train._loader import Loader as Loader
 from calib_jax.train._loader import scale_images as scale_images
 from calib_jax.train._loader import zero_example as zero_example
+from calib_jax.train._logging import LOG_HOOKS as LOG_HOOKS
 from calib_jax.train._logging import Log as Log
 from calib_jax.train._loop import DivergedError as DivergedError
 from calib_jax.train._loop import fit as fit

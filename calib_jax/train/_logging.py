@@ -6,7 +6,7 @@ import os
 import pathlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import tqdm
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import tensorboardX
 
 Row: TypeAlias = dict[str, Any]  # a line of the log: JSON values by name
+# Functions of the path of a log and a new line of it, by name: for trackers other than TensorBoard.
+LOG_HOOKS: dict[str, Callable[[pathlib.Path, Row], None]] = {}
 _SECONDS = 10.0  # between lines, where there is no terminal
 
 
@@ -51,6 +53,8 @@ class Log:
             os.fsync(file.fileno())
         if self._tensorboard is not None:
             self._add_scalars(row)
+        for hook in LOG_HOOKS.values():
+            hook(self.path, row)
 
     def truncate(self, step: int) -> None:
         """Drop the lines after `step`, which a resumed run will write again."""

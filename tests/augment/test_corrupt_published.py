@@ -260,7 +260,11 @@ def test_as_strong_as_tiny_imagenet_c(name: str) -> None:
     _strength(name, 64, (5,))
 
 
-@pytest.mark.parametrize("name", ["gaussian_noise", "snow", "pixelate", "saturate"])
+@pytest.mark.parametrize(
+    "name",
+    ["pixelate"]
+    + [pytest.param(n, marks=pytest.mark.slow) for n in ("gaussian_noise", "snow", "saturate")],
+)
 def test_as_strong_as_imagenet_c(name: str) -> None:
     _strength(name, 224, (4,), 2)
 
@@ -269,8 +273,9 @@ def test_as_strong_as_imagenet_c(name: str) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", augment.CORRUPTIONS)
 def test_as_strong_as_published_at_every_severity(name: str, size: int) -> None:
-    # Drops at severity 1 are few: their PSNR has a standard deviation of 3 dB from draw to draw.
-    _strength(name, size, draws=64 if name == "spatter" else None)
+    # Drops at severity 1 are few: their PSNR has a standard deviation of 3.3 dB from draw to draw, so
+    # that 200 draws of each photograph make the mean known to 0.08 dB, as in the table.
+    _strength(name, size, draws=200 if name == "spatter" else None)
 
 
 def test_the_published_order_is_not_always_that_of_severity() -> None:

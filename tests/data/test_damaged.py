@@ -115,6 +115,51 @@ def test_npz(kind: str, compressed: bool, tmp_path: pathlib.Path) -> None:
     damaged()
 
 
+def _check_unlabeled(path: pathlib.Path, shapes: dict[str, tuple[int, ...]]) -> None:
+    """All rows of a file to classify are read, each with inputs or a problem of one line."""
+    message = ""
+    try:
+        file = data.read_unlabeled(path, shapes, data.Columns())
+        for row in file.rows():
+            assert row.inputs.keys() == (set() if row.problem else shapes.keys())
+            assert "\n" not in row.problem
+    except ValueError as error:
+        message = str(error)
+        assert message.startswith(str(path))
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_tables_to_classify(name: str, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / f"a.{name}"
+    WRITERS[name](path, texts(30))
+    content = path.read_bytes()
+
+    @given(edits())
+    @settings(DAMAGED)
+    def damaged(changes: list[tuple[float, int, bytes]]) -> None:
+        path.write_bytes(_damage(content, changes))
+        _check_unlabeled(path, {"text": ()})
+
+    damaged()
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_arrays_to_classify(compressed: bool, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a.npz"
+    features = np.random.default_rng(0).normal(size=(600, 4))
+    (np.savez_compressed if compressed else np.savez)(path, features=features)
+    content = path.read_bytes()
+
+    @given(edits())
+    @settings(DAMAGED)
+    def damaged(changes: list[tuple[float, int, bytes]]) -> None:
+        path.write_bytes(_damage(content, changes))
+        _check_unlabeled(path, {"features": (4,)})
+
+    damaged()
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")  # "Truncated File Read", "Corrupt EXIF data"
 @pytest.mark.parametrize("format_", ["PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP"])
 def test_images(format_: str, tmp_path: pathlib.Path) -> None:

@@ -15,7 +15,7 @@ from own_files import png, texts, write_csv, write_images
 from PIL import Image
 
 from calib_jax import data
-from calib_jax.data import _examples, _images
+from calib_jax.data import _images
 
 SPLITS = ("train", "val", "test")
 
@@ -169,7 +169,6 @@ def test_images_of_npz(shape: tuple[int, ...], tmp_path: pathlib.Path) -> None:
     np.testing.assert_array_equal(train.inputs["image"], expected)
     assert train.label_names == ("x", "y", "z")
     assert len(train.mean) == len(train.std) == expected.shape[-1]
-    assert "warning: no example of class 'z'" in train.notes
     path = _npz(tmp_path / "b.npz", image=images / 255, labels=np.array(["p", "q"] * 20))
     floats = data.load("npz", "train", path=path)
     assert (floats.inputs["image"].dtype, floats.label_names) == (np.float32, ("p", "q"))
@@ -306,7 +305,7 @@ def test_unreadable_images_are_counted(tmp_path: pathlib.Path) -> None:
 def test_many_images_are_streamed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_images(tmp_path, 20)
     resident = data.load("image_folder", "train", path=str(tmp_path), size=6)
-    monkeypatch.setattr(_examples, "_RESIDENT_BYTES", 1000)
+    monkeypatch.setattr(_images, "_RESIDENT_BYTES", 1000)
     streamed = data.load("image_folder", "train", path=str(tmp_path), size=6)
     assert streamed.inputs == {}
     plan = np.arange(28).reshape(7, 4)

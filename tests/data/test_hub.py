@@ -77,10 +77,10 @@ def test_several_sets_in_a_folder(tmp_path: pathlib.Path) -> None:
 
 OFFLINE = """
 from calib_jax import data
-for path in ("me/toy", "me/toy/sub@v1", "you/toy", "me/toy/none"):
+for path in ("me/toy", "me/toy/sub@v1", "you/toy", "you/toy@v2", "me/toy/none"):
     try:
         train = data.load("huggingface", "train", path=path)
-        print(len(train), train.notes[-1] if "revision" in train.notes[-1] else train.notes)
+        print(len(train), train.revision, train.notes[-1])
     except ValueError as error:
         print(error)
 """
@@ -103,15 +103,14 @@ def test_a_set_of_the_hub_comes_from_the_cache(tmp_path: pathlib.Path) -> None:
         check=True,
         env={**__import__("os").environ, **environment},
     )
-    first, second, missing, none = run.stdout.splitlines()
-    assert first.startswith("30 ")
-    assert f"me/toy is at revision {commit}" in first
-    assert second.startswith("14 ")
-    assert f"me/toy/sub@v1 is at revision {other}" in second
+    first, second, missing, missing_revision, none = run.stdout.splitlines()
+    assert first == f"30 {commit} me/toy is at revision {commit}"
+    assert second == f"14 {other} me/toy/sub@v1 is at revision {other}"
     assert missing.startswith(
-        "huggingface: path='you/toy': no such folder here, and nothing from the"
+        "huggingface: path='you/toy': no such folder, not in the Hugging Face"
     )
-    assert "hf download you/toy --repo-type dataset --local-dir FOLDER" in missing
+    assert missing.endswith("hf download you/toy --repo-type dataset --local-dir FOLDER")
+    assert missing_revision.endswith("--repo-type dataset --revision v2 --local-dir FOLDER")
     assert "me/toy has no parquet files in none" in none
 
 

@@ -61,11 +61,14 @@ def test_fewer_digits_are_the_first_of_the_pool() -> None:
         ),
         ("digits", "validation", {}, "split='validation': expected one of train, val, test"),
         ("digits", "train", {"num_trian": 3}, r"digits: option 'num_trian': .*'num_train'\?"),
+        ("npz", "train", {"text": "a"}, "npz: text='a': only other formats have this option"),
+        ("npz", "train", {"size": 3}, "npz: size=3: only other formats have this option"),
+        ("image_folder", "train", {"label": "a"}, "image_folder: label='a': only other formats"),
         ("newsgroups", "train", {"zzz": 3}, "'zzz': expected one of by_date, num_val, max_malf"),
     ],
 )
 def test_wrong_words_are_named(
-    name: str, split: str, options: dict[str, int], message: str
+    name: str, split: str, options: dict[str, int | str], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         data.load(name, split, **options)

@@ -98,10 +98,13 @@ def test_the_most_frequent_words(glove: pathlib.Path) -> None:
     vocabulary = data.read_glove(glove).most_frequent(train, 4)
     assert vocabulary.rows == {"dog": 1, "the": 2, "cat": 3, "zebra": 4}
     np.testing.assert_array_equal(vocabulary.vectors, [[0, 0], [0, 0], [1, 2], [3, 4], [0, 0]])
-    test, vectors = data.word_ids(_texts("sat the dog"), vocabulary, max_length=3)
+    test = dataclasses.replace(_texts("sat the dog"), split="test")
+    test, vectors = data.word_ids(test, vocabulary, max_length=3)
     np.testing.assert_array_equal(test.inputs["input_ids"], [[0, 2, 1]])
     assert vectors is vocabulary.vectors
-    assert "2 of the 4 words of the vocabulary have a vector" in test.notes
+    note = "2 of the 4 words of the vocabulary have a vector"
+    assert note not in test.notes
+    assert note in data.word_ids(train, vocabulary, max_length=3)[0].notes
 
 
 def test_images_have_no_words(glove: pathlib.Path) -> None:

@@ -71,7 +71,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
 
     yield run
     nursery.stdin.close()  # type: ignore[union-attr]
-    nursery.wait(20)
+    nursery.wait(120)
     nursery.stdout.close()  # type: ignore[union-attr]
 
 

@@ -93,6 +93,9 @@ def test_what_identifies_them_is_written_down(workdir: pathlib.Path) -> None:
         sets = _sets() | {"shifted": small.images(9, 7)}
         hashes = {name: dataset.content_hash[:16] for name, dataset in sets.items()}
         assert written["data"]["content"] == hashes
+        sizes = {split: len(sets[split]) for split in ("train", "val", "test")}
+        assert written["data"]["examples"] == sizes
+        assert written["data"]["label_names"] == list(sets["train"].label_names)
         assert written["model"]["name"] == "Net"
         assert written["model"]["class"].endswith("test_custom.Net")
         assert written["model"]["num_parameters"] == 16 * 8 + 8 + 8 * 3 + 3
@@ -272,4 +275,5 @@ def test_a_config_file_may_make_them(command: Command, tmp_path: pathlib.Path) -
     path.write_text(FILE.replace("% 2", "// 9"))
     done = command(*run, "--config.seeds=1", light=True)
     assert done.code == 2
-    assert re.fullmatch(r"error: .* has runs on other data: the set 'train' has .*\n", done.err)
+    last = done.err.splitlines()[-1]
+    assert re.fullmatch(r"error: .* has runs on other data: the set 'train' has .*", last)

@@ -276,6 +276,21 @@ def test_own_network_has_to_be_passed(runs: Runs, tmp_path: pathlib.Path) -> Non
         experiment.load(run, deeper)
 
 
+def test_network_of_a_config_file(runs: Runs, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from calib_jax import models\n\n\ndef get_network(config):\n"
+        "    return models.create('mlp', 10, widths=config.model.options.widths)\n"
+    )
+    made = experiment.network_from_file(path, runs["mlp"])
+    assert made == models.create("mlp", 10, widths=(8,))
+    path.write_text("")
+    with pytest.raises(ValueError, match=r"mine.py: expected a config file with a function get_ne"):
+        experiment.network_from_file(path, runs["mlp"])
+    with pytest.raises(ValueError, match=r"none.py: there is no such file"):
+        experiment.network_from_file(tmp_path / "none.py", runs["mlp"])
+
+
 _ON_DEVICES = """
 import sys, pathlib, numpy as np
 import trained

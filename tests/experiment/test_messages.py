@@ -76,6 +76,7 @@ def test_flags(command: Command, arguments: list[str], message: str) -> None:
             "calibrate=temprature",
             f"calibrate='temprature': expected some of {', '.join(posthoc.CALIBRATORS)}",
         ),
+        ("calibrate=platt", "calibrate='platt': takes two classes, here are 10"),
         (
             "train.batch_size=0",
             "batch_size=0: expected a multiple of 1 (1 devices x 1 accumulated parts)",

@@ -11,9 +11,8 @@ import pytest
 from experiment import small
 from flax import nnx
 
-from calib_jax import experiment, models, train
+from calib_jax import _hub, experiment, models, train
 from calib_jax.experiment import _build, _custom, _validate
-from calib_jax.models import _hub
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
@@ -49,7 +48,7 @@ def cached_id(
     (repository / "refs" / "main").write_text(COMMIT)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    _hub._download.cache_clear()
+    _hub.download.cache_clear()
     return repository / "snapshots" / COMMIT
 
 
@@ -65,7 +64,7 @@ def test_a_hub_id_is_used_and_its_commit_recorded(cached_id: pathlib.Path) -> No
     sets = _build.load_data(config)
     network = _build.build_network(config, sets)
     assert network.revision == COMMIT
-    params = _validate.check_network(network, sets.parts())
+    params = _validate.check_network(network, sets.all())
     identity = _custom.identify(config, _custom.Custom(), sets.by_name(), network, params)
     assert identity["model"]["revision"] == COMMIT
     assert network.pretrained is not None
@@ -81,6 +80,27 @@ def assert_loads(run: pathlib.Path, config: Any, network: Any = None) -> None:
     np.testing.assert_allclose(classifier.logits(images), logits, atol=1e-4)
 
 
+def test_a_resumed_run_has_the_revisions_that_it_began_with(
+    cached_id: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    config = small.config(model__pretrained="org/vit@main", data__options={"path": "me/toy/sub"})
+    identity = {"model": {"revision": COMMIT}, "data": {"revision": "f" * 40}}
+    pinned = _build.pin_revisions(config, identity)
+    assert pinned.model.pretrained == f"org/vit@{COMMIT}"
+    assert pinned.data.options.path == f"me/toy/sub@{'f' * 40}"
+    assert config.model.pretrained == "org/vit@main"
+    # The branch has moved on, to something that is not there.
+    (cached_id.parent.parent / "refs" / "main").write_text("e" * 40)
+    _hub.download.cache_clear()
+    assert _build._path(pinned, "model.pretrained") == str(cached_id)
+    with pytest.raises(ValueError, match="hf download org/vit --revision main"):
+        _build._path(config, "model.pretrained")
+    # A folder has no other revisions.
+    config = small.config(model__pretrained=str(cached_id))
+    assert _build.pin_revisions(config, identity).model.pretrained == str(cached_id)
+    assert _build.pin_revisions(config, {}) == config
+
+
 @pytest.mark.slow
 def test_a_vit_of_the_hub_is_trained(cached_id: pathlib.Path, tmp_path: pathlib.Path) -> None:
     options = {"model__pretrained": "org/vit@main", "model__options": {}}
@@ -90,6 +110,12 @@ def test_a_vit_of_the_hub_is_trained(cached_id: pathlib.Path, tmp_path: pathlib.
     rows = small.rows(tmp_path / "run" / "cross_entropy" / "seed_0")
     assert rows[-1]["train/accuracy"] > rows[0]["train/accuracy"] + 0.1
     assert_loads(tmp_path / "run" / "cross_entropy" / "seed_0", config)
+    # Another seed joins after the branch has moved on: it begins with the same weights.
+    (cached_id.parent.parent / "refs" / "main").write_text("e" * 40)
+    _hub.download.cache_clear()
+    config.seeds = (0, 1)
+    experiment.run(config, tmp_path / "run")
+    assert (tmp_path / "run" / "cross_entropy" / "seed_1" / "results.json").exists()
 
 
 @pytest.mark.parametrize("key", ["model__pretrained", "data__tokenizer"])
@@ -131,7 +157,7 @@ def test_an_nnx_module_is_identified_by_its_class() -> None:
     network = custom.build_network(sets.train)
     assert network is not None
     assert (network.mean, network.std) == (sets.train.mean, sets.train.std)
-    params = _validate.check_network(network, sets.parts())
+    params = _validate.check_network(network, sets.all())
     model = _custom.identify(config, custom, sets.by_name(), network, params)["model"]
     assert (model["name"], model["num_parameters"]) == ("Net", 64 * 8 + 8 + 80 + 10)
     assert model["class"].endswith("test_networks.Net")

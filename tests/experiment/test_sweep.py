@@ -27,7 +27,7 @@ file = open(sys.argv[1], "a+")
 fcntl.flock(file, fcntl.LOCK_EX)
 print("process that dies", file=file, flush=True)
 print("held", flush=True)
-time.sleep(60)
+time.sleep(300)
 """
 
 

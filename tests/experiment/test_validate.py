@@ -92,6 +92,8 @@ def test_a_class_that_is_missing_is_a_warning() -> None:
     assert _validate.missing_classes(one) == (
         "warning: no example of 'b'; what is fitted on it knows nothing of this class"
     )
+    test = dataclasses.replace(one, split="test")  # nothing is fitted on it
+    assert _validate.missing_classes(test) == "warning: no example of 'b'"
     assert _validate.missing_classes(TOY) == ""
     many = dataclasses.replace(TOY, label_names=tuple(f"class {i}" for i in range(100)))
     assert "'class 7', … (97);" in _validate.missing_classes(many)

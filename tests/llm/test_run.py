@@ -269,7 +269,7 @@ def test_nothing_but_malformed_answers(tweets: pathlib.Path, tmp_path: pathlib.P
 
 
 def _chat(stub: Stub, **options: Any) -> llm.ChatClient:
-    defaults = {"timeout": 5.0, "retries": 3, "backoff": 0.02, "log": lambda _: None}
+    defaults = {"timeout": 60.0, "retries": 3, "backoff": 0.02, "log": lambda _: None}
     return llm.ChatClient(stub.endpoint, **(defaults | options))
 
 
@@ -296,7 +296,7 @@ def test_what_may_pass_is_tried_again(trouble: Any) -> None:
         assert reply.content == said("joy", 0.9)
         assert stub.asked["joy test 0"] == 3
         first, second = np.diff(stub.times)
-    assert first < 5 > second
+    assert first < 30 > second
     assert second >= 0.02  # twice the first, of which at most half is left out
     assert len(lines) == 1  # not one per try
     assert lines[0].endswith("; trying again")
@@ -319,15 +319,18 @@ def test_the_server_says_when_to_come_back() -> None:
         teller.join()
         assert stub.asked == {"told": 2, "joy": 1}
         assert min(stub.times[1:]) - stub.times[0] >= 0.39
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 30
 
 
 def test_dates_and_long_waits() -> None:
-    soon = email.utils.formatdate(time.time() + 2, usegmt=True)  # whole seconds: 1 to 2 from now
-    answers = [Refusal(503, headers=(("Retry-After", soon),)), said("joy", 1)]
-    with serving(lambda _, n: answers[n - 1]) as stub:
+    def answer(_: str, number: int) -> Any:
+        # In whole seconds: 1 to 2 from now.
+        soon = email.utils.formatdate(time.time() + 2, usegmt=True)
+        return Refusal(503, headers=(("Retry-After", soon),)) if number == 1 else said("joy", 1)
+
+    with serving(answer) as stub:
         _chat(stub).ask(_request(), threading.Event())
-        assert 0.5 < stub.times[1] - stub.times[0] < 6
+        assert 0.5 < stub.times[1] - stub.times[0] < 30
     with serving(lambda *_: Refusal(429, headers=(("Retry-After", "86400"),))) as stub:
         with pytest.raises(NoAnswerError, match="HTTP 429; it asks to wait 86400 s"):
             _chat(stub).ask(_request(), threading.Event())
@@ -339,14 +342,14 @@ def test_timeouts() -> None:
 
     def slow(text: str, number: int) -> Any:
         if number == 1:
-            over.wait(5)
+            over.wait(60)
         return right(text, number)
 
     with serving(slow) as stub:
-        assert _chat(stub, timeout=0.2).ask(_request(), threading.Event()).finish == "stop"
-        assert 0.2 <= stub.times[1] - stub.times[0] < 4
+        assert _chat(stub, timeout=0.5).ask(_request(), threading.Event()).finish == "stop"
+        assert 0.5 <= stub.times[1] - stub.times[0] < 30
         over.set()
-    with serving(lambda *_: time.sleep(0.3)) as stub, pytest.raises(NoAnswerError) as error:
+    with serving(lambda *_: time.sleep(1)) as stub, pytest.raises(NoAnswerError) as error:
         _chat(stub, timeout=0.1, retries=1).ask(_request(), threading.Event())
     assert str(error.value).endswith("no answer within 0.1 s, 2 times")
 
@@ -383,7 +386,7 @@ def test_waiting_ends_when_the_run_does() -> None:
         started = time.monotonic()
         with pytest.raises(NoAnswerError, match="stopped"):
             _chat(stub, backoff=50).ask(_request(), halt)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20
 
 
 @pytest.mark.parametrize(
@@ -484,14 +487,14 @@ def test_killed_and_resumed(
 
     def answer(text: str, count: int) -> str:
         if not answered.acquire(blocking=False):
-            held.wait(20)
+            held.wait(300)
         return right(text, count)
 
     with serving(answer) as stub:
         flags = _flags(stub, tweets, tmp_path, "--concurrency 3")
         process = _start(flags)
         path = tmp_path / "answers/seed_0.jsonl"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not path.exists() or len(_whole(path)) < 11 or len(stub.times) < 14:
             assert process.poll() is None
             assert time.monotonic() < deadline
@@ -503,7 +506,7 @@ def test_killed_and_resumed(
                 assert process.poll() is None
             time.sleep(0.5)
             held.set()
-        _, error = process.communicate(timeout=60)
+        _, error = process.communicate(timeout=300)
         held.set()
         before = {row["id"] for row in map(json.loads, _whole(path))}
         if number == signal.SIGINT:

@@ -80,6 +80,8 @@ def test_errors_and_nan() -> None:
         metrics.consistency_test(metrics.ece, jnp.ones(3), jnp.ones(4), key=KEY)
     with pytest.raises(ValueError, match="num_samples=0"):
         metrics.consistency_test(metrics.ece, jnp.ones(3), jnp.ones(3), key=KEY, num_samples=0)
+    with pytest.raises(ValueError, match="found 3, so these are logits"):
+        metrics.consistency_test(metrics.ece, jnp.array([0.5, 3.0]), jnp.ones(2), key=KEY)
     test = metrics.consistency_test(
         metrics.ece, jnp.array([0.5, np.nan]), jnp.ones(2), key=KEY, num_samples=5
     )

@@ -284,6 +284,12 @@ def test_risk_and_coverage_at_the_ends():
     broken = [0.9, 0.8, 0.7, np.nan]
     assert np.isnan(metrics.risk_at_coverage(broken, correct, 0.5))
     assert np.isnan(metrics.coverage_at_risk(broken, correct, 0.9))
+    # Percent in place of fractions, and a share of nothing.
+    for wrong in (-0.1, 5.0):
+        assert np.isnan(metrics.risk_at_coverage(confidence, correct, wrong))
+        assert np.isnan(metrics.coverage_at_risk(confidence, correct, wrong))
+        assert np.isnan(metrics.fpr_at_tpr(confidence, correct, wrong))
+    assert np.isnan(metrics.risk_at_coverage(confidence, correct, 0.0))
 
 
 def test_scores_for_other_inputs_have_the_sign_of_the_entropy():

@@ -248,9 +248,17 @@ def check_lowering(name: str, dtype: str, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_train_step_lowers_for_cuda_and_tpu(name: str, dtype: str) -> None:
-    check_lowering(name, dtype, SMALL[name])
+def test_train_step_lowers_for_cuda_and_tpu(name: str) -> None:
+    check_lowering(name, "bfloat16", SMALL[name])
+
+
+# Everything else is tested in float32, so two are enough by default.
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if n in ("bert", "resnet20") else [pytest.mark.slow]) for n in SMALL],
+)
+def test_train_step_in_float32_lowers_for_cuda_and_tpu(name: str) -> None:
+    check_lowering(name, "float32", SMALL[name])
 
 
 @pytest.mark.slow

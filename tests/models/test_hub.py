@@ -11,8 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from calib_jax import models
-from calib_jax.models import _hub
+from calib_jax import _hub, models
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 COMMIT, OTHER = "0123456789abcdef0123456789abcdef01234567", "f" * 40
@@ -29,7 +28,7 @@ def cache(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pa
     (folder / "refs" / "v2").write_text(OTHER)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    _hub._download.cache_clear()
+    _hub.download.cache_clear()
     return folder
 
 

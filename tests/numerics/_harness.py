@@ -155,6 +155,8 @@ class Case:
       carry: the input that the function returns updated, to be carried through `lax.scan`.
       empty: whether n = 0 raises a `ValueError`.
       scenes: those in which value and gradient must be finite.
+      no_optimum: those of them in which a fit has none that it could reach (separable or wildly scaled
+        examples), so that rounding decides where it stops: eager and jit may differ.
       least: the smallest number of examples it takes.
       wide: whether it runs with 50,000 classes.
       memory: temporary memory allowed there, in multiples of the n K input in float32.
@@ -180,6 +182,7 @@ class Case:
     carry: str | None = None
     empty: bool = True
     scenes: tuple[str, ...] = tuple(SCENES)
+    no_optimum: tuple[str, ...] = ()
     least: int = 1
     wide: bool = True
     memory: float = 16.0
@@ -549,4 +552,7 @@ def check_grid(case: Case, dtype: Any, flag: str) -> None:
             if "eager" in case.modes:
                 rtol = 1e-2 if case.result == "same" else 1e-4
                 close = functools.partial(chex.assert_trees_all_close, rtol=rtol, atol=rtol)
-                close(case(inputs), result[0], custom_message=scene)
+                eager = case(inputs)
+                chex.assert_tree_all_finite(eager)
+                if scene not in case.no_optimum:
+                    close(eager, result[0], custom_message=scene)

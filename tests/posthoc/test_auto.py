@@ -57,6 +57,22 @@ def test_rows_of_weight_zero_change_nothing(fitted: posthoc.Auto) -> None:
     assert np.max(np.abs(got.nll - fitted.nll)) > 1e-4
 
 
+def test_a_probability_of_0_does_not_rule_a_candidate_out(monkeypatch) -> None:
+    """It counts as 1e-30, as in an evaluation; what is no number is never chosen."""
+    extreme = LOGITS.copy()
+    extreme[5] = [400.0, 0.0] if LABELS[5] else [0.0, 400.0]
+    got = posthoc.Auto.fit(extreme, LABELS, candidates=["ets", "platt"], folds=2)
+    assert np.isfinite(np.asarray(got.nll)).all()
+
+    def broken(logits, labels, *, weights=None, check=True):
+        return posthoc.Temperature(np.float32("nan"))
+
+    monkeypatch.setitem(_auto._FITS, "temperature", broken)
+    chosen = posthoc.Auto.fit(LOGITS, LABELS, candidates=NAMES, folds=2)
+    assert chosen.chosen == "platt"
+    assert chosen.reason.startswith("platt: lowest cross-fitted NLL (temperature inf, platt 0.")
+
+
 def test_files(fitted: posthoc.Auto, tmp_path) -> None:
     posthoc.save(tmp_path / "auto.npz", fitted)
     again = posthoc.load(tmp_path / "auto.npz")

@@ -28,7 +28,7 @@ NAMES = [
 ]
 ON_HOST = {"Isotonic"}  # fitted by scikit-learn
 # A class more is another problem to them, even if it is masked.
-DEPENDS_ON_K = {"Dirichlet", "EnsembleTemperature"} | {n for n in NAMES if "Structured" in n}
+DEPENDS_ON_K = {"Dirichlet"} | {n for n in NAMES if "Structured" in n}
 KEEPS_CLASS = ["Temperature", "EnsembleTemperature", "Spline", "FocalTemperature"]
 HOLDS_IDENTITY = ["Temperature", "VectorScaling", "Dirichlet", "FocalTemperature"]
 
@@ -244,8 +244,19 @@ def test_a_masked_class_is_as_good_as_none(name):
     got = fit(masked, LABELS)(new)
     chex.assert_tree_all_finite(got)
     chex.assert_trees_all_close(got[:, :4], fit(LOGITS, LABELS)(NEW), atol=1e-3)
-    if name != "HistogramBinning":  # the frequency of the bin of probability 0, which is 0
-        np.testing.assert_array_equal(got[:, 4], 0.0)
+    np.testing.assert_array_equal(got[:, 4], 0.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_class_that_is_masked_in_some_rows_keeps_0_there(name):
+    """Fitted without masks; even the uniform row of a step function leaves a masked class out."""
+    calibrator = getattr(posthoc, name).fit(LOGITS, LABELS)
+    masked = np.where(np.arange(4) == np.argmin(NEW, axis=1)[:, None], -np.inf, NEW)
+    masked[0] = [-np.inf, -np.inf, 0.0, -np.inf]
+    probs = np.asarray(calibrator(masked))
+    np.testing.assert_array_equal(probs[np.isneginf(masked)], 0.0)
+    np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(probs[0, 2], 1, atol=1e-6)
 
 
 def test_dirichlet_of_a_masked_class_by_hand():
@@ -264,6 +275,19 @@ def test_a_label_that_is_masked_is_named(name):
     logits[7, LABELS[7]] = -np.inf
     with pytest.raises(ValueError, match=f"class {LABELS[7]} of row 7 is masked"):
         getattr(posthoc, name).fit(logits, LABELS)
+
+
+def test_negative_weights_are_refused_and_nan_inside_jit():
+    weights = np.where(np.arange(300) == 7, -1.0, 1.0)
+    for fit, arrays in (
+        (posthoc.Temperature.fit, (LOGITS, LABELS)),
+        (posthoc.Platt.fit, (LOGITS[:, 0], LABELS % 2)),
+        (functools.partial(posthoc.ConformalSets.fit, alpha=0.1), (jax.nn.softmax(LOGITS), LABELS)),
+    ):
+        with pytest.raises(ValueError, match="weights: expected numbers of at least 0"):
+            fit(*arrays, weights=weights)
+        traced = jax.jit(lambda w, fit=fit, arrays=arrays: fit(*arrays, weights=w))(weights)
+        assert all(np.isnan(leaf).all() for leaf in jax.tree.leaves(traced))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -105,6 +105,12 @@ def test_a_strong_penalty_leaves_the_smoothed_temperature(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_negative_penalty_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"strength=-1\.0: expected at least 0"):
+        getattr(posthoc, name).fit(LOGITS, LABELS, strength=-1.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_masked_classes_keep_0_and_the_rest_is_finite(name: str) -> None:
     masked = np.pad(LOGITS, ((0, 0), (0, 1)), constant_values=-np.inf).astype(np.float32)
     calibrator = getattr(posthoc, name).fit(masked, LABELS)

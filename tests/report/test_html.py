@@ -403,7 +403,7 @@ def test_browser_shows_all_and_scrolls_only_boxes(
     command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
     command += [f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1400,1000"]
     done = subprocess.run(
-        [*command, "--dump-dom", frame.as_uri()], capture_output=True, text=True, timeout=60
+        [*command, "--dump-dom", frame.as_uri()], capture_output=True, text=True, timeout=300
     )
     found = re.search(r'data-measured="([^"]*)"', done.stdout)
     assert found, done.stderr[-2000:]

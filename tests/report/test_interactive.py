@@ -44,7 +44,7 @@ def _measure(sample: dict, settings: list[dict]) -> list[dict]:
     code += "console.log(JSON.stringify(settings.map((s) => measure(unpacked, s))));"
     done = subprocess.run(
         [node, "-e", code], input=json.dumps([sample, settings]), capture_output=True, text=True,
-        timeout=60,
+        timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -241,7 +241,7 @@ def test_browser_computes_and_can_be_used_by_keyboard(
     command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
     command += [f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1400,1000"]
     command += [f"--blink-settings=preferredColorScheme={scheme}", "--dump-dom", frame.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     found = re.search(r'data-measured="([^"]*)"', done.stdout)
     assert found, done.stderr[-2000:]
     measured = json.loads(html.unescape(found[1]))

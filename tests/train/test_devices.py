@@ -25,16 +25,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 @pytest.fixture(scope="module")
 def eight(folder: pathlib.Path) -> dict[str, np.ndarray]:
     """What `on_devices.py` finds in a process with eight devices."""
-    (folder / "eight").mkdir()
+    return _with_eight(folder / "eight")
+
+
+def _with_eight(folder: pathlib.Path, *kinds: str) -> dict[str, np.ndarray]:
+    folder.mkdir()
+    out = folder.with_suffix(".npz")
     done = subprocess.run(
-        [sys.executable, on_devices.__file__, folder / "eight.npz", folder / "eight"],
+        [sys.executable, on_devices.__file__, out, folder, *kinds],
         env=with_devices(8, PYTHONPATH=CLONE),
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    with np.load(folder / "eight.npz") as arrays:
+    with np.load(out) as arrays:
         return dict(arrays)
 
 
@@ -59,7 +64,7 @@ def processes(folder: pathlib.Path) -> dict[str, np.ndarray]:
         for number in range(2)
     ]
     try:
-        ends = [(process.communicate(timeout=500)[1], process.returncode) for process in both]
+        ends = [(process.communicate(timeout=900)[1], process.returncode) for process in both]
     finally:
         for process in both:
             process.kill()
@@ -77,10 +82,23 @@ def one(folder: pathlib.Path) -> dict[str, np.ndarray]:
     return on_devices.results(folder / "one")
 
 
-@pytest.mark.parametrize("kind", on_devices.KINDS)
+@pytest.mark.parametrize("kind", on_devices.DEFAULT)
 def test_state_and_log_agree(
     kind: str, one: dict[str, np.ndarray], eight: dict[str, np.ndarray]
 ) -> None:
+    _assert_agree(kind, one, eight)
+
+
+@pytest.mark.slow
+def test_state_and_log_of_more_kinds_agree(tmp_path: pathlib.Path) -> None:
+    eight = _with_eight(tmp_path / "eight", *on_devices.SLOW)
+    (tmp_path / "one").mkdir()
+    one = on_devices.results(tmp_path / "one", on_devices.SLOW)
+    for kind in on_devices.SLOW:
+        _assert_agree(kind, one, eight)
+
+
+def _assert_agree(kind: str, one: dict[str, np.ndarray], eight: dict[str, np.ndarray]) -> None:
     assert eight["devices"] == 8
     names = [name for name in one if name.startswith((f"{kind}.", f"{kind} "))]
     assert any(".params" in name for name in names)
@@ -137,7 +155,7 @@ def _start(kind: str) -> dict[str, np.ndarray]:
 def test_eight_devices_compile_once_and_resume_bit_for_bit(eight: dict[str, np.ndarray]) -> None:
     assert eight["resumed"]
     assert eight["gone back"]
-    for kind in on_devices.KINDS:
+    for kind in on_devices.DEFAULT:
         assert eight[f"{kind} compilations"].tolist() == [1, 1], kind
 
 

@@ -2,6 +2,8 @@
 
 import pathlib
 
+import pytest
+
 from calib_jax import train
 
 ROWS = [{"step": 5 * k, "val/ece": 0.1 / k, "method/gamma": [1.0, -2.5e-8]} for k in (1, 2, 3)]
@@ -48,3 +50,10 @@ def test_half_a_line_is_no_line_and_nothing_is_appended_to_it(tmp_path: pathlib.
         log.truncate(100)
         log.append(ROWS[2])
         assert log.path.read_text() == whole
+
+
+def test_hooks_get_each_line(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[pathlib.Path, int]] = []
+    monkeypatch.setitem(train.LOG_HOOKS, "mine", lambda path, row: seen.append((path, row["step"])))
+    log = _log(tmp_path)
+    assert seen == [(log.path, row["step"]) for row in ROWS]
