@@ -120,13 +120,14 @@ def _calibrated(
 ) -> Candidate:
     """Fit a calibrator on each fold, and return the calibrated predictions of that shape."""
     logits, number = np.empty(shape, np.float32), np.zeros(shape[0], np.int32)
+    num_classes = shape[1] if len(shape) == 2 else 1
     fitted: list[posthoc.Calibrator] = []
     warnings: list[str] = []
     for i, fold in enumerate(folds):
         calibrator = posthoc.CALIBRATORS[name](fold.fit_logits, fold.fit_labels, check=False)
         logits[fold.rows] = to_logits(calibrator(fold.logits, check=False))
         number[fold.rows] = i
-        warnings += size_warning(name, calibrator, len(fold.fit_labels), shape[1])
+        warnings += size_warning(name, calibrator, len(fold.fit_labels), num_classes)
         warnings += temperature_warning(name, calibrator)
         fitted.append(calibrator)
     return Candidate(
