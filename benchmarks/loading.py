@@ -14,7 +14,7 @@ from benchmarks._training import CLASSES, images, make_trainer
 from calib_jax import data
 from calib_jax.data import _imagenet
 
-SECONDS = 130
+SECONDS = 75
 
 _BATCH = 16
 _READERS = {0: "threads", 1: "1 worker", 2: "2 workers"}
@@ -39,7 +39,7 @@ def cases(quick: bool) -> Iterator[Fact]:
                 "over threads": rate / alone,
             },
         )
-    steps, model = (3, "mlp") if quick else (10, "resnet20")
+    steps, model = (3, "mlp") if quick else (5, "resnet20")
     resident = images(1_000 if quick else 50_000)
     for name, dataset, workers in (
         (f"resident, {len(resident):,} images of 32 x 32", resident, 0),

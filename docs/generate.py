@@ -100,6 +100,7 @@ DATA_SETS: dict[str, tuple[str, str, str]] = {
     "tiny_imagenet": (_IMAGES, _IMAGENET_TERMS, "cs231n.stanford.edu"),
     "imagenet": (_IMAGES, _IMAGENET_TERMS, "image-net.org"),
     "imagenet_c": (_IMAGES, "CC BY 4.0; images under ImageNet's terms", "zenodo.org/records/2235448"),
+    "known_truth": ("features, texts or images", "drawn by this library; images under their set's", "this library"),
     "newsgroups": (_TEXTS, "none stated", "qwone.com/~jason/20Newsgroups"),
     "snli": (_PAIRS, "CC BY-SA 4.0", "nlp.stanford.edu/projects/snli"),
     "mnli": (_PAIRS, "OANC and others, by genre", "cims.nyu.edu/~sbowman/multinli"),
@@ -115,6 +116,9 @@ DATA_SETS: dict[str, tuple[str, str, str]] = {
     "isear": (_TEXTS, "none stated", "github.com/sinmaniphel/py_isear_dataset"),
     "emotion_stimulus": (_TEXTS, "none stated", "Ghazi, Inkpen and Szpakowicz (2015)"),
 }  # fmt: skip
+
+# Sets that this package makes itself.
+GENERATED = {"known_truth": ("features", "Apache-2.0, as this package", "generated")}
 
 
 def pages() -> dict[pathlib.Path, str]:
@@ -195,7 +199,8 @@ def data_sets() -> str:
         "",
     ]
     rows = []
-    for name, (kind, license_, source) in DATA_SETS.items():
+    for name in (name for name in data.NAMES if name not in data.FORMATS):
+        kind, license_, source = (DATA_SETS | GENERATED)[name]
         first = (inspect.getdoc(_load._READERS[name]) or "").splitlines()[0].rstrip(".")
         what = first.partition(": ")[2] or first
         rows.append((f"`{name}`", kind, what, license_, source))

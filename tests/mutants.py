@@ -143,6 +143,8 @@ def _ignored(tree: ast.AST) -> set[int]:
             unused.append(node.value)  # `Array = jax.Array | np.ndarray`
         elif isinstance(node, ast.keyword) and node.arg == "axis":
             ignored.add(id(node.value))  # the sign of -1: of two axes, 1 is the same
+        elif isinstance(node, ast.Subscript) and getattr(node.value, "attr", "") == "shape":
+            ignored |= {id(n) for n in ast.walk(node.slice) if isinstance(n, ast.UnaryOp)}
         for part in filter(None, unused):
             ignored |= {id(child) for child in ast.walk(part)}
     return ignored

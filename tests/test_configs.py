@@ -68,6 +68,8 @@ def test_dry_run(path, network, fake_data, monkeypatch, tmp_path) -> None:
         assert len(names.split(",")) == 12
         config.method.variants.sim_mixup_csd.generations = 2
         config.method.name = "sim_mixup_csd"
+    elif path.parent.name == "evidence":
+        config.method.name = "randaug_autolabel" if network == "digits" else "sim_mixup_csd"
     elif "aum_mixup" in names:
         config.method.name = "m_mixup,aum_mixup_ls"
     elif "autolabel" in names:

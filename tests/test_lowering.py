@@ -40,6 +40,9 @@ def lower(function: Callable[..., Any], *arguments: Any, **options: Any) -> None
     jitted = function if hasattr(function, "lower") else jax.jit(function)
     exported = jax.export.export(jitted, platforms=["cuda", "tpu"])(*arguments, **options)
     assert exported.platforms == ("cuda", "tpu")
+    text = exported.mlir_module()
+    for banned in ("callback", "xf64>", "<f64>"):  # nothing that waits for Python, no slow type
+        assert banned not in text, f"{banned} in the program"
 
 
 def floats(*shape: int) -> jax.ShapeDtypeStruct:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from calib_jax import _cpu
 from calib_jax._arrays import as_labels, as_logits, check_not_empty, float_dtype, is_soft, matmul
 
 PyTree = Any  # a pytree of arrays
@@ -133,9 +134,9 @@ def partners(
 def _largest(values: jax.Array, key: jax.Array | None) -> jax.Array:
     """Return the index of the largest entry of each row; of several the first, or with a key any."""
     if key is None:
-        return jnp.argmax(values, axis=1)
+        return _cpu.argmax(values)
     ties = values == jnp.max(values, axis=1, keepdims=True)
-    return jnp.argmax(jnp.where(ties, jax.random.uniform(key, values.shape), -1.0), axis=1)
+    return _cpu.argmax(jnp.where(ties, jax.random.uniform(key, values.shape), -1.0))
 
 
 def _unit(x: jax.Array) -> tuple[jax.Array, jax.Array]:

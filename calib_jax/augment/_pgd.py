@@ -55,7 +55,7 @@ def pgd(
     if restarts < 1 or steps < 0:
         raise ValueError(f"restarts={restarts}, steps={steps}: expected at least 1 and 0")
     images = as_unit(jnp.asarray(images))
-    unroll = _cpu.loops_are_slow() if unroll is None else unroll
+    unroll = _cpu.is_cpu() if unroll is None else unroll
 
     def attack(key: jax.Array) -> jax.Array:
         def step(_: jax.Array | int, x: jax.Array) -> jax.Array:

@@ -33,6 +33,7 @@ class Dataset:
         with a generator as in training (random crop), with `None` as in evaluation.
       fingerprint: Hash of the files of a streamed set, whose inputs are not in memory.
       revision: Commit of a set that is from the Hugging Face Hub.
+      label_probs: True distribution p(y|x) of each label `[n, num_classes]`, where it is known.
     """
 
     name: str
@@ -47,10 +48,13 @@ class Dataset:
     read: Read | None = None
     fingerprint: str = ""
     revision: str = ""
+    label_probs: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         lengths = {"labels": len(self.labels), "ids": len(self.ids)}
         lengths |= {key: len(rows) for key, rows in self.inputs.items()}
+        if self.label_probs is not None:
+            lengths["label_probs"] = len(self.label_probs)
         if len(set(lengths.values())) > 1:
             raise ValueError(f"{self.name}: rows that do not belong together: {lengths}")
 
@@ -70,7 +74,8 @@ class Dataset:
         digest = hashlib.sha256(b"calib_jax 1")
         update_hash(digest, np.array([*self.label_names, self.fingerprint], object))
         inputs = dict(sorted(self.inputs.items())) or {"ids": self.ids}
-        for key, rows in (*inputs.items(), ("labels", self.labels)):
+        truth = {} if self.label_probs is None else {"label_probs": self.label_probs}
+        for key, rows in (*inputs.items(), ("labels", self.labels), *truth.items()):
             digest.update(f"\n{key} ".encode())
             update_hash(digest, rows)
         return digest.hexdigest()
@@ -83,6 +88,7 @@ class Dataset:
             inputs={key: rows[positions] for key, rows in self.inputs.items()},
             labels=self.labels[positions],
             ids=self.ids[positions],
+            label_probs=None if self.label_probs is None else self.label_probs[positions],
             read=self.read and partial(_read_at, self.read, positions),
         )
 

@@ -23,6 +23,7 @@ from calib_jax.data._fashion_mnist import fashion_mnist
 from calib_jax.data._goemotions import goemotions
 from calib_jax.data._imagenet import imagenet
 from calib_jax.data._imagenet_c import corrupted_patterns, imagenet_c
+from calib_jax.data._known_truth import known_truth
 from calib_jax.data._newsgroups import newsgroups
 from calib_jax.data._own_files import own_files
 from calib_jax.data._pairs import mnli, msrp, qqp, snli, twitter_ppdb
@@ -58,6 +59,7 @@ _READERS: dict[str, Reader] = {
     "isear": isear,
     "emotion_stimulus": emotion_stimulus,
     "newsgroups": newsgroups,
+    "known_truth": known_truth,
     **{kind: partial(own_files, kind) for kind in FORMATS},
 }
 NAMES = _READERS.keys()  # a view: it includes what is registered later

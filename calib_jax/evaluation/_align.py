@@ -54,4 +54,11 @@ def align_classes(predictions: Predictions, reference: Predictions) -> Predictio
     else:
         labels = np.argsort(order).astype(np.int32)[predictions.labels]
     logits = predictions.logits[:, order]
-    return dataclasses.replace(predictions, logits=logits, labels=labels, label_names=new)
+    truth = predictions.label_probs
+    return dataclasses.replace(
+        predictions,
+        logits=logits,
+        labels=labels,
+        label_names=new,
+        label_probs=None if truth is None else truth[:, order],
+    )

@@ -117,7 +117,7 @@ def evaluate_ensemble(
 
 def _mean(networks: Sequence[Predictions]) -> Predictions:
     logits = np.asarray(ensemble_logits([p.logits for p in networks]))
-    return Predictions(logits, networks[0].labels)
+    return Predictions(logits, networks[0].labels, label_probs=networks[0].label_probs)
 
 
 def _stack(logits: Sequence[ArrayLike]) -> jax.Array:

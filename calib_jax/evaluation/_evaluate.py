@@ -103,7 +103,13 @@ def evaluate(
         _check_not_probs({"test": test, "validation": validation})
     candidates = calibrated_candidates(test, validation, calibrators, seed, progress)
     return measure(
-        candidates, test.labels, seed=seed, num_samples=num_samples, alpha=alpha, progress=progress
+        candidates,
+        test.labels,
+        label_probs=test.label_probs,
+        seed=seed,
+        num_samples=num_samples,
+        alpha=alpha,
+        progress=progress,
     )
 
 
@@ -180,6 +186,7 @@ def measure(
     candidates: Iterable[Candidate],
     labels: ArrayLike,
     *,
+    label_probs: ArrayLike | None = None,
     seed: int = 0,
     num_samples: int | None = None,
     alpha: float | None = None,
@@ -191,6 +198,8 @@ def measure(
       candidates: Predictions; all others are compared with the first. None is kept in memory after
         its metrics are computed.
       labels: Classes `[n]`, or independent labels of the shape of the logits.
+      label_probs: True distribution p(y|x) of each label `[n, num_classes]`, if it is known: metrics
+        against it are added.
       seed: Seed of the bootstrap.
       num_samples: As in `evaluate`.
       alpha: As in `evaluate`.
@@ -208,6 +217,9 @@ def measure(
         values, per_label = (label_metrics if independent else _class_metrics)(
             candidate.logits, labels
         )
+        if label_probs is not None:
+            truth = metrics.truth_summary(candidate.logits, label_probs, check=False)
+            values |= {key: float(value) for key, value in truth.items()}
         rows.append((label_rows if independent else _class_rows)(candidate.logits, labels))
         of_positive = rows[-1][0::2]  # of classes, the only one
         sets: dict[str, dict[str, float]] = {}

@@ -32,6 +32,7 @@ class Predictions:
       notes: Remarks on the file, one sentence each.
       groups: Subgroup of each example, strings `[n]`; `None` if the file has none.
       label_names: Names of the classes; empty if the file has none.
+      label_probs: True distribution p(y|x) of each label `[n, num_classes]`; `None` if not known.
     """
 
     logits: np.ndarray
@@ -39,6 +40,7 @@ class Predictions:
     notes: tuple[str, ...] = ()
     groups: np.ndarray | None = None
     label_names: tuple[str, ...] = ()
+    label_probs: np.ndarray | None = None
 
     @property
     def num_classes(self) -> int:

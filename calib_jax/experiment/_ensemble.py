@@ -49,7 +49,9 @@ def _read(runs: Sequence[pathlib.Path], split: str) -> list[Predictions]:
         if not path.is_file():
             return []
         with np.load(path, allow_pickle=False) as archive:
-            predictions.append(Predictions(archive["logits"], archive["labels"]))
+            truth = archive.get("label_probs")
+            logits, labels = archive["logits"], archive["labels"]
+            predictions.append(Predictions(logits, labels, label_probs=truth))
             examples.append(archive["ids"])
     is_same = all(np.array_equal(ids, examples[0]) for ids in examples)
     return predictions if is_same else []

@@ -102,13 +102,16 @@ def _predict(
     """Return the predictions of a set, which are written to `path`, too."""
     loader = trainer.val if dataset is trainer.val.dataset else trainer.loader(dataset)
     logits = np.asarray(trainer.predict(state, loader))
-    _workdir.write_npz(path, logits=logits, labels=dataset.labels, ids=dataset.ids)
-    return Predictions(logits, dataset.labels)
+    arrays = {"logits": logits, "labels": dataset.labels, "ids": dataset.ids}
+    if dataset.label_probs is not None:
+        arrays["label_probs"] = dataset.label_probs
+    _workdir.write_npz(path, **arrays)
+    return Predictions(logits, dataset.labels, label_probs=dataset.label_probs)
 
 
 def _save_plots(folder: pathlib.Path, evaluations: Evaluations, plot_format: str) -> None:
     folder.mkdir(exist_ok=True)
-    if not train.is_primary():
+    if not train.is_primary() or plot_format == "none":
         return
     for split, results in evaluations.items():
         panels = [(r.name, r.confidence, r.correct) for r in results]

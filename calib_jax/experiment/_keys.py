@@ -175,7 +175,11 @@ KEYS: Mapping[str, Key] = {
     "robustness.attack_restarts": Key(3, "attacks from random points", _AT_LEAST_ONE),
     "robustness.num_attacked": Key(0, "test images to attack; 0 for all", _NOT_NEGATIVE),
     "calibrate": Key(("temperature", "ets", "spline"), "calibrators, fitted on validation"),
-    "plot_format": Key("png", "format of the files in plots/", _one_of(*report.PLOT_FORMATS)),
+    "plot_format": Key(
+        "png",
+        "format of the files in plots/; none: no files",
+        _one_of(*report.PLOT_FORMATS, "none"),
+    ),
     "interactive": Key(
         True, "report.html has a figure with sliders, for which it embeds 5,000 rows"
     ),

@@ -52,3 +52,5 @@ from calib_jax.metrics._smooth import smooth_ece as smooth_ece
 from calib_jax.metrics._summary import summary as summary
 from calib_jax.metrics._top_label import top_label as top_label
 from calib_jax.metrics._top_label import top_label_probs as top_label_probs
+from calib_jax.metrics._truth import true_calibration_error as true_calibration_error
+from calib_jax.metrics._truth import truth_summary as truth_summary

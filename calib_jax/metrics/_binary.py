@@ -21,6 +21,8 @@ from calib_jax.metrics._calibration import ece
 from calib_jax.metrics._selective import aurc, auroc
 from calib_jax.metrics._smooth import smooth_ece
 
+_LABELS_AT_ONCE = 256
+
 
 def binary_ece(
     probs: ArrayLike,
@@ -131,7 +133,10 @@ def multilabel_summary(
     ([1.0, 0.5], 0.75)
     """
     logits, labels, weights = _checked(logits, labels, weights, check, ndim=2)
-    per_label = jax.vmap(_summary, in_axes=(1, 1, None))(logits, labels, weights)
+    # Of many labels some at a time: the grid of the smooth ECE is far wider than a label's examples.
+    per_label = jax.lax.map(
+        lambda label: _summary(*label, weights), (logits.T, labels.T), batch_size=_LABELS_AT_ONCE
+    )
     macro = {name: jnp.mean(values) for name, values in per_label.items()}
     rate = per_label["base_rate"]
     defined = (rate > 0) & (rate < 1)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from calib_jax import _cpu
 from calib_jax._arrays import (
     as_labels,
     as_logits,
@@ -51,14 +52,38 @@ def nll(
 
 @partial(jax.jit, inline=True)
 def _nll(logits: jax.Array, labels: jax.Array, weights: jax.Array | None) -> jax.Array:
-    distance, numeric = below_top(logits)
-    log_norm = jnp.log(jnp.sum(jnp.exp(distance), axis=-1))
+    top = jax.lax.stop_gradient(jnp.max(logits, axis=-1))
+    numeric = jnp.isfinite(top)
+    log_norm = _log_norm(logits, top)
     if is_soft(labels):
+        distance = jnp.where(numeric[..., None], logits - top[..., None], 0.0)
         each = -expect(distance - log_norm[..., None], labels)
     else:
-        each = log_norm - take_label(distance, labels)
+        each = log_norm - jnp.where(numeric, take_label(logits, labels) - top, 0.0)
     each = _nan_unless(numeric, each, labels, logits)
     return weighted_mean(each, weights)
+
+
+@jax.custom_jvp
+def _log_norm(logits: jax.Array, top: jax.Array) -> jax.Array:
+    """Return `logsumexp(logits) - top` `[n]`, `top` being a constant: the largest of each row.
+
+    The gradient is 0 where a row has no softmax. It has a rule of its own because a select for every
+    logit, which automatic differentiation would need for that, makes the sum three times slower.
+    """
+    safe = jnp.where(jnp.isfinite(top), top, 0.0)
+    return jnp.log(jnp.sum(jnp.exp(logits - safe[..., None]), axis=-1))
+
+
+@_log_norm.defjvp
+def _log_norm_jvp(
+    primals: tuple[jax.Array, jax.Array], tangents: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    (logits, top), (slope, _) = primals, tangents
+    value = _log_norm(logits, top)
+    numeric = jnp.isfinite(top)[..., None]
+    log_probs = jnp.where(numeric, logits - top[..., None] - value[..., None], -jnp.inf)
+    return value, jnp.sum(jnp.where(numeric, jnp.exp(log_probs) * slope, 0.0), axis=-1)
 
 
 def brier_score(
@@ -253,9 +278,9 @@ def _lowest_nll(distance: jax.Array, own: jax.Array, weights: ArrayLike | None) 
         # A masked class (logit -inf) has p = 0, and 0 * -inf is no number.
         first = jnp.where(p > 0, p * distance, 0.0)
         second = jnp.where(p > 0, first * distance, 0.0)
-        total = jnp.sum(p, axis=-1)
-        mean = jnp.sum(first, axis=-1) / total
-        variance = jnp.sum(second, axis=-1) / total - mean**2
+        total, first, second = _cpu.row_sums(p, first, second)
+        mean = first / total
+        variance = second / total - mean**2
         return weighted_mean(mean - own, weights), beta * weighted_mean(variance, weights)
 
     def step(state: _Search) -> _Search:

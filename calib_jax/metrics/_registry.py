@@ -119,6 +119,35 @@ _ALL = (
         "e_aurc", "E-AURC", "E-AURC", "%", False,
         "AURC less that of the same predictions in the best possible order",
     ),
+    Metric(
+        "true_accuracy", "true accuracy", "true accuracy", "%", True,
+        "mean p(ŷ|x), the known probability that the predicted class is the label",
+    ),
+    Metric(
+        "bayes_error", "Bayes error", "Bayes error", "%", None,
+        "error of the best possible predictions, 1 − mean of the largest p(y|x)",
+    ),
+    Metric(
+        "true_ece", "true ECE-15 equal mass", "true ECE", "%", False,
+        "mean |confidence − p(ŷ|x)| over 15 bins of equal mass, p(ŷ|x) being the known probability "
+        "that the predicted class is the label",
+    ),
+    Metric(
+        "true_ece_30", "true ECE-30 equal mass", "true ECE-30", "%", False,
+        "the same over twice as many bins: how far the true ECE depends on the bins",
+    ),
+    Metric(
+        "true_gap", "E|p(ŷ|x) − confidence|", "true gap", "%", False,
+        "the same without bins, example by example: an upper bound of the true ECE",
+    ),
+    Metric(
+        "expected_nll", "expected NLL (nats)", "expected NLL", "nats", False,
+        "NLL in expectation over the labels, which have known probabilities",
+    ),
+    Metric(
+        "expected_brier", "expected Brier", "expected Brier", "", False,
+        "Brier score in expectation over the labels, which have known probabilities",
+    ),
     Metric("error", "error", "error", "%", False, "share of wrong predictions"),
     Metric(
         "disagreement", "disagreement of the seeds", "disagreement", "%", None,

@@ -18,7 +18,7 @@ class SmoothCurve(NamedTuple):
 
     Attributes:
       confidence: grid `[points]`.
-      accuracy: smoothed accuracy there `[points]`.
+      accuracy: smoothed accuracy there `[points]`; without meaning where the density is about 0.
       density: smoothed share of the examples there `[points]`, mean 1.
       bandwidth: of the kernel.
       error: smooth ECE at that bandwidth.

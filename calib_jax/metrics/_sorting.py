@@ -8,6 +8,7 @@ sort the same way; NaN comes last.
 import jax
 import jax.numpy as jnp
 
+from calib_jax import _cpu
 from calib_jax._arrays import as_floats
 
 
@@ -18,7 +19,8 @@ def sort_floats(x: jax.Array) -> jax.Array:
 
 def argsort_floats(x: jax.Array) -> jax.Array:
     """Indices `[n]` that sort `x` in ascending order; ties keep their order."""
-    return jnp.argsort(_to_key(x))
+    keys = _to_key(x)
+    return _cpu.argsort(keys) if keys.dtype == jnp.int32 else jnp.argsort(keys)
 
 
 def _to_key(x: jax.Array) -> jax.Array:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from calib_jax import _cpu
 from calib_jax.models._resnet import (
     ImageNetwork,
     affine,
@@ -26,7 +27,7 @@ class DenseLayer(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, train: bool) -> jax.Array:
         def active(y: jax.Array) -> jax.Array:
-            return nn.relu(batch_norm(self.dtype)(y, use_running_average=not train))
+            return _cpu.relu(batch_norm(self.dtype)(y, use_running_average=not train))
 
         y = conv(4 * self.growth, 1, dtype=self.dtype)(active(x))
         y = conv(self.growth, 3, dtype=self.dtype)(active(y))
@@ -40,7 +41,7 @@ class Transition(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool) -> jax.Array:
-        y = nn.relu(batch_norm(self.dtype)(x, use_running_average=not train))
+        y = _cpu.relu(batch_norm(self.dtype)(x, use_running_average=not train))
         return nn.avg_pool(conv(x.shape[-1] // 2, 1, dtype=self.dtype)(y), (2, 2), (2, 2))
 
 
@@ -75,11 +76,11 @@ class DenseNet(ImageNetwork):
     def features(self, embeddings: jax.Array, train: bool = False) -> jax.Array:
         x = self.stem_conv(embeddings)
         if self.stem == "imagenet":
-            x = nn.relu(self.stem_norm(x, use_running_average=not train))
+            x = _cpu.relu(self.stem_norm(x, use_running_average=not train))
             x = nn.max_pool(x, (3, 3), (2, 2), padding=[(1, 1)] * 2)
         for i, block in enumerate(self.layers):
             for layer in block:
                 x = layer(x, train)
             if i < len(self.transitions):
                 x = self.transitions[i](x, train)
-        return average_pool(nn.relu(self.last_norm(x, use_running_average=not train)), 1)
+        return average_pool(_cpu.relu(self.last_norm(x, use_running_average=not train)), 1)

@@ -1,6 +1,7 @@
 """A multi-layer perceptron, for small images and quick experiments."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -15,6 +16,7 @@ class MLP(ImageNetwork):
       widths: Widths of the hidden layers.
     """
 
+    convolutional: ClassVar[bool] = False
     widths: Sequence[int] = (256, 256)
 
     def setup(self) -> None:

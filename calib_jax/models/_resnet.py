@@ -9,6 +9,7 @@ References:
 
 from collections.abc import Sequence
 from functools import partial
+from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 from flax.linen.initializers import Initializer
 from jax.typing import DTypeLike
 
+from calib_jax import _cpu
 from calib_jax._hints import expected_one_of
 
 # Uniform in +-1/sqrt(fan_in), as in the AdaFocal paper's networks; He: arXiv:1502.01852.
@@ -33,8 +35,12 @@ class ImageNetwork(nn.Module):
     Attributes:
       num_classes: Number of logits.
       dtype: Type of the activations; parameters, batch statistics and logits are float32.
+      convolutional: Whether most of the time goes into convolutions; see `_cpu.compiler_options`.
+      fast_in_loops: Whether all convolutions are those of `conv`; see `_cpu.steps_per_call`.
     """
 
+    convolutional: ClassVar[bool] = True
+    fast_in_loops: ClassVar[bool] = True
     num_classes: int
     dtype: DTypeLike = jnp.float32
 
@@ -73,7 +79,19 @@ def conv(
         use_bias=False,
         kernel_init=init,
         dtype=dtype,
+        conv_general_dilated=_convolve,
     )
+
+
+def _convolve(
+    images: jax.Array,
+    kernel: jax.Array,
+    strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    **_: object,
+) -> jax.Array:
+    """Return the convolution of `conv`, which has no dilations or groups."""
+    return _cpu.convolve(images, kernel, strides, padding)
 
 
 def stem_shape(stem: str) -> tuple[int, int]:
@@ -118,16 +136,16 @@ class Block(nn.Module):
 
         if self.bottleneck:
             out = 4 * self.width
-            y = nn.relu(norm(make(self.width, 1)(x)))
-            y = nn.relu(norm(make(self.width, 3, self.stride)(y)))
+            y = _cpu.relu(norm(make(self.width, 1)(x)))
+            y = _cpu.relu(norm(make(self.width, 3, self.stride)(y)))
             y = norm(make(out, 1)(y))
         else:
             out = self.width
-            y = nn.relu(norm(make(self.width, 3, self.stride)(x)))
+            y = _cpu.relu(norm(make(self.width, 3, self.stride)(x)))
             y = norm(make(self.width, 3)(y))
         if self.stride != 1 or x.shape[-1] != out:
             x = norm(make(out, 1, self.stride)(x))
-        return nn.relu(x + y)
+        return _cpu.relu(x + y)
 
 
 class ResNet(ImageNetwork):
@@ -165,7 +183,7 @@ class ResNet(ImageNetwork):
         self.classifier = affine(self.num_classes)
 
     def features(self, embeddings: jax.Array, train: bool = False) -> jax.Array:
-        x = nn.relu(self.stem_norm(self.stem_conv(embeddings), use_running_average=not train))
+        x = _cpu.relu(self.stem_norm(self.stem_conv(embeddings), use_running_average=not train))
         if self.stem == "imagenet":
             x = nn.max_pool(x, (3, 3), (2, 2), padding=[(1, 1)] * 2)
         for block in self.blocks:

@@ -8,6 +8,7 @@ import flax.linen as nn
 import jax
 from jax.typing import DTypeLike
 
+from calib_jax import _cpu
 from calib_jax.models._resnet import (
     HE_FAN_IN,
     ImageNetwork,
@@ -28,7 +29,7 @@ class PreActivationBlock(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, train: bool) -> jax.Array:
         def active(y: jax.Array) -> jax.Array:
-            return nn.relu(batch_norm(self.dtype)(y, use_running_average=not train))
+            return _cpu.relu(batch_norm(self.dtype)(y, use_running_average=not train))
 
         y = conv(self.width, 3, self.stride, init=HE_FAN_IN, dtype=self.dtype)(active(x))
         y = conv(self.width, 3, init=HE_FAN_IN, dtype=self.dtype)(active(y))
@@ -62,4 +63,4 @@ class WideResNet(ImageNetwork):
         x = self.stem_conv(embeddings)
         for block in self.residual:
             x = block(x, train)
-        return average_pool(nn.relu(self.last_norm(x, use_running_average=not train)), 1)
+        return average_pool(_cpu.relu(self.last_norm(x, use_running_average=not train)), 1)

@@ -4,13 +4,14 @@ import dataclasses
 import itertools
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calib_jax import metrics
-from calib_jax._arrays import indicator, matmul, weighted_mean
+from calib_jax import _cpu, metrics
+from calib_jax._arrays import FLOOR, indicator, matmul, take_label, weighted_mean
 from calib_jax.posthoc._common import (
     LARGEST_FACTOR,
     Calibrator,
@@ -93,48 +94,60 @@ def _members(logits: jax.Array, temperature: ArrayLike) -> tuple[jax.Array, jax.
 def _fit(data: FittingData) -> tuple[jax.Array, jax.Array]:
     logits, labels, weights, valid = data
     beta = metrics.inverse_temperature(logits, labels, weights=weights)
-    distance = below_top(logits)
+    distance = beta * below_top(logits)
+    own = take_label(distance, labels)
 
-    def squared_error(log_scale: jax.Array) -> jax.Array:
-        return metrics.brier_score(jnp.exp(log_scale) * beta * distance, labels, weights=weights)
+    def slope(log_scale: jax.Array) -> jax.Array:
+        """Return the derivative of the mean of `sum_k p_k^2 - 2 p_y + 1` by the log of the scale."""
+        scale = jnp.exp(log_scale)
+        u, own_u = (jnp.maximum(scale * d, FLOOR) for d in (distance, own))
+        e = jnp.exp(u)
+        # With dp_k = p_k (u_k - mean u). A masked class has e = 0 and a finite u.
+        total, first, squares, last = _cpu.row_sums(e, e * u, e * e, e * e * u)
+        mean, own_p = first / total, jnp.exp(own_u) / total
+        each = (last - mean * squares) / total**2 - own_p * (own_u - mean)
+        return weighted_mean(2 * each, weights)
 
-    scale = jnp.exp(_minimize_scalar(squared_error, jnp.zeros((), logits.dtype)))
+    scale = jnp.exp(_minimize_scalar(slope, jnp.zeros((), logits.dtype)))
     scale = jnp.clip(scale, 1 / LARGEST_FACTOR, LARGEST_FACTOR)
     temperature = 1 / (jnp.where(all_right(data), 1.0, scale) * beta)
     member_weights = _simplex_weights(_members(logits, temperature), labels, weights)
     return nan_unless(valid, (temperature, member_weights))
 
 
-# Where the search is, its last and its longest step, and how many there were.
-Search = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+class _Search(NamedTuple):
+    """Where the search is and its slope there, its last and its longest step, and their number."""
+
+    at: jax.Array
+    slope: jax.Array
+    last: jax.Array
+    longest: jax.Array
+    steps: jax.Array
 
 
-def _minimize_scalar(loss: Callable[[jax.Array], jax.Array], start: jax.Array) -> jax.Array:
-    """Find a minimum of a function of one number, downhill by Newton's method.
+def _minimize_scalar(slope: Callable[[jax.Array], jax.Array], start: jax.Array) -> jax.Array:
+    """Find a minimum of a function of one number by its derivative, downhill by the secant method.
 
     Steps are at most 1 long, and half as long after each change of direction, so that they end. A step
-    is a pass over the examples; line searches would take several times as many.
+    is a pass over the examples; the second derivative, or a line search, would take several.
     """
-    close = (
-        1e-4 if start.dtype == jnp.float32 else 1e-7
-    )  # the error after such a step is its square
+    close = 1e-4 if start.dtype == jnp.float32 else 1e-7  # a step further, the error is below 1e-6
 
-    def slope(x: jax.Array) -> jax.Array:
-        return jax.jvp(loss, (x,), (jnp.ones_like(x),))[1]
+    def step(search: _Search) -> _Search:
+        here = slope(search.at)
+        curvature = (here - search.slope) / search.last
+        move = -here / jnp.maximum(jnp.abs(curvature), 1e-30)
+        longest = jnp.where(move * search.last < 0, search.longest / 2, search.longest)
+        move = jnp.clip(move, -longest, longest)
+        return _Search(search.at + move, here, move, longest, search.steps + 1)
 
-    def step(state: Search) -> Search:
-        x, last, longest, count = state
-        first, second = jax.jvp(slope, (x,), (jnp.ones_like(x),))
-        newton = -first / jnp.maximum(jnp.abs(second), 1e-30)
-        longest = jnp.where(newton * last < 0, longest / 2, longest)
-        move = jnp.clip(newton, -longest, longest)
-        return x + move, move, longest, count + 1
+    def unfinished(search: _Search) -> jax.Array:
+        return (jnp.abs(search.last) > close) & (search.steps < 50)
 
-    def unfinished(state: Search) -> jax.Array:
-        return (jnp.abs(state[1]) > close) & (state[3] < 50)
-
-    one = jnp.ones_like(start)
-    return jax.lax.while_loop(unfinished, step, (start, one, one, jnp.zeros((), jnp.int32)))[0]
+    here, one = slope(start), jnp.ones_like(start)
+    probe = jnp.where(here > 0, -0.1, 0.1).astype(start.dtype)
+    search = _Search(start + probe, here, probe, one, jnp.zeros((), jnp.int32))
+    return jax.lax.while_loop(unfinished, step, search).at
 
 
 def _simplex_weights(

@@ -16,8 +16,8 @@ from calib_jax._io import write_atomic
 from calib_jax.metrics import METRICS
 from calib_jax.report._interactive import Sample
 from calib_jax.report._table import Table
+from calib_jax.report._types import PLOT_FORMATS
 
-PLOT_FORMATS = ("png", "svg", "pdf")
 _PIXEL_RATIO = 1.5  # picture's pixels per pixel of the page
 _FRAME = 14  # pixels that a picture's frame adds to its width
 _SCROLLED_WIDTH = 700  # a wider picture is scrolled on a phone, not shrunk

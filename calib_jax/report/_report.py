@@ -93,7 +93,7 @@ def write_report(workdir: str | pathlib.Path) -> str:
     )
     (workdir / "plots").mkdir(exist_ok=True)
     for picture in (picture for section in sections for picture in section.pictures):
-        if picture.name:
+        if picture.name and plot_format != "none":
             save_plot(picture.figure, workdir / "plots" / f"{picture.name}.{plot_format}")
     write_json(workdir / "summary.json", summary)
     texts = _sections.has_texts(first_runs)

@@ -13,7 +13,7 @@ from calib_jax.report._types import Record, Summary
 UNCALIBRATED = "uncalibrated"
 AFTER = "+T"  # after temperature scaling
 SCORES = ("nll", "brier", "ece", "ece_mass", "smooth_ece", "classwise_ece", "aurc")
-_COMPACT = ("error", "gap", *SCORES)
+_COMPACT = ("error", "gap", *SCORES, "true_ece")
 _DETECTION = ("auroc", "fpr95")
 
 

@@ -9,3 +9,5 @@ Summary = Mapping[str, Json]  # what `summarize` returns
 Config = Mapping[str, Json]  # content of a config.json
 Row = Mapping[str, Json]  # line of a metrics.jsonl
 Rows = Sequence[Row]  # lines of one run
+
+PLOT_FORMATS = ("png", "svg", "pdf")  # of the files of plots

@@ -1,20 +1,26 @@
-"""Checkpoints: the only module that knows orbax."""
+"""Checkpoints: the only module that knows orbax.
 
+It is imported when something is saved or read, which the first steps of a run do not wait for.
+"""
+
+import functools
 import json
 import math
 import pathlib
 import zlib
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
-from orbax.checkpoint import checkpoint_managers as policies
 
 from calib_jax.methods import Params, PyTree
 from calib_jax.metrics import METRICS
 from calib_jax.train._distributed import any_process, barrier, is_primary, to_host
 from calib_jax.train._state import TrainState
+
+if TYPE_CHECKING:
+    import orbax.checkpoint as ocp
 
 # Metrics of the validation set by which a checkpoint can be chosen, and whether higher is better.
 SELECTION = {
@@ -50,7 +56,18 @@ class Checkpoints:
         log: Callable[[str], None] = print,
     ) -> None:
         self._log, self.best, self._folder = log, best, folder.absolute()
+        self._newest = newest
+        self._folder.mkdir(parents=True, exist_ok=True)
         self._put_aside_if_without_metrics()
+        if jax.process_count() > 1:
+            _ = self._manager  # the processes wait for each other when they open it
+
+    @functools.cached_property
+    def _manager(self) -> "ocp.CheckpointManager":
+        import orbax.checkpoint as ocp
+        from orbax.checkpoint import checkpoint_managers as policies
+
+        best = self.best
 
         def quality(metrics: Mapping[str, float]) -> tuple[float, float]:
             # Of equals the earliest: it is saved in any run, later ones only if time has come.
@@ -58,7 +75,7 @@ class Checkpoints:
 
         keep = policies.AnyPreservationPolicy(
             [
-                policies.LatestN(newest),
+                policies.LatestN(self._newest),
                 policies.BestN(
                     get_metric_fn=quality,
                     n=1,
@@ -69,23 +86,37 @@ class Checkpoints:
         options = ocp.CheckpointManagerOptions(
             preservation_policy=keep, best_fn=quality, best_mode="max"
         )
-        handlers = {"state": ocp.StandardCheckpointHandler(), "check": ocp.JsonCheckpointHandler()}
-        self._manager = ocp.CheckpointManager(
+        handlers = _handlers()
+        return ocp.CheckpointManager(
             self._folder, options=options, item_names=tuple(handlers), item_handlers=handlers
         )
-        # The manager's own restore waits for all processes, those that could not read it included.
-        self._reader = ocp.CompositeCheckpointHandler(**handlers)
+
+    @functools.cached_property
+    def _reader(self) -> "ocp.CompositeCheckpointHandler":
+        """Return what reads: the manager's own restore waits for processes that could not read, too."""
+        import orbax.checkpoint as ocp
+
+        return ocp.CompositeCheckpointHandler(**_handlers())
+
+    @property
+    def _is_open(self) -> bool:
+        """Return whether something has been saved or read, or there is something to read."""
+        opened = "_manager" in self.__dict__
+        return opened or any(path.name.isdigit() for path in self._folder.iterdir())
 
     def __enter__(self) -> "Checkpoints":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._manager.close()  # waits for what is being written
+        if self._is_open:
+            self._manager.close()  # waits for what is being written
 
     def save(
         self, step: int, state: TrainState, metrics: Mapping[str, float] | None = None
     ) -> None:
         """Save in the background; without `metrics` it cannot be the best."""
+        import orbax.checkpoint as ocp
+
         if step in self._manager.all_steps():
             return
         items = ocp.args.Composite(
@@ -102,11 +133,12 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Wait until everything has been written."""
-        self._manager.wait_until_finished()
+        if self._is_open:
+            self._manager.wait_until_finished()
 
     def latest(self) -> int | None:
         """Return the newest step that is saved, or being saved."""
-        return self._manager.latest_step()
+        return self._manager.latest_step() if self._is_open else None
 
     def restore(self, like: TrainState, at_most: float = math.inf) -> TrainState | None:
         """Return the newest checkpoint that can be read, or `None`; damaged ones are moved aside.
@@ -118,7 +150,8 @@ class Checkpoints:
         Raises:
           OSError, MemoryError, JaxRuntimeError: If the disk or the memory is at fault, not the files.
         """
-        for step in sorted(self._manager.all_steps(), reverse=True):
+        steps = self._manager.all_steps() if self._is_open else ()
+        for step in sorted(steps, reverse=True):
             if step > at_most:
                 continue
             try:
@@ -134,7 +167,7 @@ class Checkpoints:
 
     def restore_best(self, like: TrainState) -> TrainState:
         """Return the best checkpoint by the metric `best`."""
-        best = self._manager.best_step()
+        best = self._manager.best_step() if self._is_open else None
         if best is None or self._manager.metrics(best) is None:
             raise ValueError(f"no checkpoint in {self._folder} has the metric {self.best!r}")
         try:
@@ -147,6 +180,8 @@ class Checkpoints:
 
     def _read(self, step: int, like: TrainState) -> TrainState:
         """Return a checkpoint; if any process cannot read its part, all raise, in the same place."""
+        import orbax.checkpoint as ocp
+
         items = ocp.args.Composite(
             state=ocp.args.StandardRestore(like), check=ocp.args.JsonRestore()
         )
@@ -208,6 +243,8 @@ def restore_network(
     Raises:
       ValueError: If the checkpoint is missing, damaged or of another network.
     """
+    import orbax.checkpoint as ocp
+
     if not path.is_dir():
         raise ValueError(f"{path}: there is no such checkpoint")
     like = {"params": params, "model_state": model_state}
@@ -236,6 +273,12 @@ def restore_network(
     if _fingerprint(network) != saved:
         raise ValueError(f"{path}: damaged; its values are not those that were saved")
     return network
+
+
+def _handlers() -> "dict[str, ocp.CheckpointHandler]":
+    import orbax.checkpoint as ocp
+
+    return {"state": ocp.StandardCheckpointHandler(), "check": ocp.JsonCheckpointHandler()}
 
 
 def _fingerprint(state: PyTree) -> int:

@@ -24,13 +24,13 @@ def num_compiled(program: Callable[..., PyTree]) -> int:
 class BucketEvaluator:
     """Sums over a data set for many buckets, with one program for all of them.
 
-    On accelerators a call is a scan over the buckets for one batch, which is then read only once. Where
-    loops are slow (`_cpu.py`), a call is one bucket.
+    On accelerators a call is a scan over the buckets for one batch, which is then read only once. On the
+    CPU, where a convolution of a network that is not ours may be slow in a loop, a call is one bucket.
     """
 
     def __init__(self, network: Network, mesh: Mesh) -> None:
         self.network, self.mesh = network, mesh
-        self.loops = not _cpu.loops_are_slow()
+        self.loops = not _cpu.is_cpu()
         replicated = _distributed.replicated(mesh)
         self._one = jax.jit(self._sums, static_argnames="measure", out_shardings=replicated)
         self._all = jax.jit(self._all_sums, static_argnames="measure", out_shardings=replicated)

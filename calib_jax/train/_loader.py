@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from calib_jax import data
+from calib_jax import _cpu, data
 from calib_jax.data import BatchPlan, Dataset
 from calib_jax.methods import Batch, PyTree
 from calib_jax.train import _distributed
@@ -35,6 +35,31 @@ class Chunk(NamedTuple):
     rows: PyTree
     weights: PyTree
     num_steps: PyTree
+
+
+class Pace:
+    """The number of steps in the next call of a training program, up to `most`.
+
+    On the CPU of one process a call takes about half a second, because a run that is to stop, or to save,
+    does so after a call. The program is the same for any number of steps, and so are the results.
+    Elsewhere it is always `most`: a step takes little time, and processes have to agree.
+
+    Args:
+      most: Largest number of steps.
+      adapts: Whether there may be fewer.
+    """
+
+    def __init__(self, most: int, adapts: bool = True) -> None:
+        self._most = most
+        self._adapts = adapts and _cpu.is_cpu() and jax.process_count() == 1
+        self.steps = 1 if self._adapts else most
+
+    def update(self, seconds: float) -> None:
+        """Take note of the seconds that a call took."""
+        if self._adapts and seconds < 0.25:
+            self.steps = min(2 * self.steps, self._most)
+        elif self._adapts and seconds > 1:
+            self.steps = max(self.steps // 2, 1)
 
 
 class Loader:
@@ -116,18 +141,26 @@ class Loader:
         return {k: v[:1] for k, v in self.dataset.inputs.items()}
 
     def chunks(
-        self, plan: BatchPlan, start: int, stop: int, *, seed: int | None = None, epoch: int = 0
+        self,
+        plan: BatchPlan,
+        start: int,
+        stop: int,
+        *,
+        seed: int | None = None,
+        epoch: int = 0,
+        pace: Pace | None = None,
     ) -> Iterator[Chunk]:
         """Yield the plan's steps from `start` to before `stop`; a `seed` means training."""
         if not self.resident:
             yield from self._streamed(plan, start, stop, seed, epoch)
             return
-        most = self.steps_per_call
-        for first in range(start, stop, most):
-            count = min(most, stop - first)
+        most, first = self.steps_per_call, start
+        while first < stop:
+            count = min(pace.steps if pace else most, stop - first)
             rows, weights = (x[first : first + count] for x in (plan.rows, plan.weights))
             if count < most:  # one shape for all chunks, one program for all of them
                 rows, weights = (np.resize(x, (most, self.batch_size)) for x in (rows, weights))
+            first += count
             yield Chunk(self._arrays, rows, weights, np.int32(count))
 
     def _streamed(

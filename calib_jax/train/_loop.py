@@ -17,7 +17,7 @@ import numpy as np
 from calib_jax._signals import Stopped
 from calib_jax.train._checkpoints import Checkpoints, cost
 from calib_jax.train._distributed import LateAnyProcess, any_process
-from calib_jax.train._loader import Chunk
+from calib_jax.train._loader import Chunk, Pace
 from calib_jax.train._logging import Log, Progress, Row
 from calib_jax.train._state import TrainMetrics, TrainState
 from calib_jax.train._trainer import Trainer
@@ -65,7 +65,9 @@ def fit(
     with Progress(title, trainer.total_steps, step, trainer.train.batch_size) as progress:
         recorder = Recorder(trainer, seed, checkpoints, log, progress)
         timer = SaveTimer(save_seconds, should_stop)
-        for chunk in remaining_chunks(trainer, seed, step):
+        pace = trainer.pace()
+        for chunk in remaining_chunks(trainer, seed, step, pace):
+            began = time.monotonic()
             if trainer.is_compiled():
                 state, metrics = trainer.advance(state, chunk, recorder.key)
             else:
@@ -75,6 +77,7 @@ def fit(
                     )
             step += int(chunk.num_steps)
             recorder.after_call(step, metrics)
+            pace.update(time.monotonic() - began)
             is_best = False
             if evaluation_due(trainer, step):
                 state = recorder.evaluate(state, step, metrics)
@@ -91,7 +94,7 @@ def fit(
     return state
 
 
-def remaining_chunks(trainer: Trainer, seed: int, step: int) -> Iterator[Chunk]:
+def remaining_chunks(trainer: Trainer, seed: int, step: int, pace: Pace) -> Iterator[Chunk]:
     """Yield the batches of a training from `step` on; no chunk crosses an epoch or an evaluation."""
     loader = trainer.train
     while step < trainer.total_steps:
@@ -99,7 +102,7 @@ def remaining_chunks(trainer: Trainer, seed: int, step: int) -> Iterator[Chunk]:
         to_evaluation = trainer.evaluate_every - step % trainer.evaluate_every
         last = min(loader.steps, first + to_evaluation)
         plan = loader.shuffled(seed, epoch)
-        yield from loader.chunks(plan, first, last, seed=seed, epoch=epoch)
+        yield from loader.chunks(plan, first, last, seed=seed, epoch=epoch, pace=pace)
         step += last - first
 
 

@@ -1,17 +1,18 @@
 """A Flax NNX module as pure functions of its variables, like those of a Linen module."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
-from flax import nnx, traverse_util
+from flax import traverse_util
 
 from calib_jax.methods import PyTree
 
-Variables = Mapping[str, PyTree]
+if TYPE_CHECKING:  # a run without such a module does not import NNX
+    from flax import nnx
 
-# Collections of variables: parameters, keys and counts of random streams, and all else (statistics).
-_FILTERS = {"params": nnx.Param, "rngs": nnx.RngState, "state": ...}
+Variables = Mapping[str, PyTree]
 
 
 class NNXModule:
@@ -34,7 +35,9 @@ class NNXModule:
     (2, 3)
     """
 
-    def __init__(self, create: Callable[[nnx.Rngs], nnx.Module]) -> None:
+    def __init__(self, create: "Callable[[nnx.Rngs], nnx.Module]") -> None:
+        from flax import nnx
+
         self.create = create
         module = nnx.eval_shape(lambda: create(nnx.Rngs(0)))
         self.module_type: type[nnx.Module] = type(module)
@@ -46,6 +49,8 @@ class NNXModule:
 
     def init(self, key: jax.Array, *_: jax.Array) -> dict[str, PyTree]:
         """Return the variables of a new module; inputs after the key are ignored."""
+        from flax import nnx
+
         states = _split(self.create(nnx.Rngs(key)))
         return {name: _to_dict(state) for name, state in states.items() if state}
 
@@ -71,6 +76,8 @@ class NNXModule:
         Returns:
           The output, or with `mutable` the output and a dict of collections.
         """
+        from flax import nnx
+
         states = {
             name: _from_dict(shapes, variables.get(name, {}))
             for name, shapes in self._shapes.items()
@@ -91,12 +98,16 @@ class NNXModule:
         return output, {name: updated[name] for name in mutable}
 
 
-def _split(module: nnx.Module) -> dict[str, nnx.State]:
-    _, *states = nnx.split(module, *_FILTERS.values())
-    return dict(zip(_FILTERS, states, strict=True))
+def _split(module: "nnx.Module") -> "dict[str, nnx.State]":
+    """Return parameters, keys and counts of random streams, and all else (statistics)."""
+    from flax import nnx
+
+    filters = {"params": nnx.Param, "rngs": nnx.RngState, "state": ...}
+    _, *states = nnx.split(module, *filters.values())
+    return dict(zip(filters, states, strict=True))
 
 
-def _paths(state: nnx.State) -> list[tuple[str, ...]]:
+def _paths(state: "nnx.State") -> list[tuple[str, ...]]:
     """Return the path of every array, in the order of the leaves; numbers in lists as strings."""
     value = jax.tree_util.GetAttrKey("value")  # from a variable to its array
     return [
@@ -105,13 +116,13 @@ def _paths(state: nnx.State) -> list[tuple[str, ...]]:
     ]
 
 
-def _to_dict(state: nnx.State) -> dict[str, PyTree]:
+def _to_dict(state: "nnx.State") -> dict[str, PyTree]:
     """Return nested dicts of arrays; keys as their data, which can be saved and compared."""
     values = [jax.random.key_data(x) if _is_key(x) else x for x in jax.tree.leaves(state)]
     return traverse_util.unflatten_dict(dict(zip(_paths(state), values, strict=True)))
 
 
-def _from_dict(shapes: nnx.State, values: PyTree) -> nnx.State:
+def _from_dict(shapes: "nnx.State", values: PyTree) -> "nnx.State":
     """Invert `_to_dict`, given the state that the values are of."""
     flat = traverse_util.flatten_dict(values)
     leaves = [
@@ -121,7 +132,7 @@ def _from_dict(shapes: nnx.State, values: PyTree) -> nnx.State:
     return jax.tree.unflatten(jax.tree.structure(shapes), leaves)
 
 
-def _seed_streams(rngs: nnx.State, key: jax.Array) -> nnx.State:
+def _seed_streams(rngs: "nnx.State", key: jax.Array) -> "nnx.State":
     """Return the streams with keys that follow from `key`, different for each, and counts of zero."""
     leaves, structure = jax.tree.flatten(rngs)
     seeded = []

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import time
 from collections.abc import Callable, Sequence
 
 import jax
@@ -62,8 +63,10 @@ def fit_seeds(
         stacked = program.stack(states)
         keys = program.stack([recorder.key for recorder in recorders])
         timer = SaveTimer(save_seconds, should_stop)
-        sources = [remaining_chunks(t, s, step) for t, s in zip(trainers, seeds, strict=True)]
+        pace = trainer.pace()
+        sources = [remaining_chunks(t, s, step, pace) for t, s in zip(trainers, seeds, strict=True)]
         for chunks in zip(*sources, strict=True):
+            began = time.monotonic()
             if program.is_compiled():
                 stacked, metrics = program.advance(stacked, chunks, keys)
             else:
@@ -72,6 +75,7 @@ def fit_seeds(
             step += int(chunks[0].num_steps)
             for recorder, of_seed in zip(recorders, metrics, strict=True):
                 recorder.after_call(step, of_seed)
+            pace.update(time.monotonic() - began)
             is_best = False
             if evaluation_due(trainer, step):
                 each = zip(recorders, program.unstack(stacked), metrics, strict=True)

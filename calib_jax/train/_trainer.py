@@ -16,7 +16,7 @@ from calib_jax.data import Dataset
 from calib_jax.methods import Batch, Groups, Info, Method, Params, Phase, PyTree
 from calib_jax.train import _distributed
 from calib_jax.train._evaluator import BucketEvaluator, Evaluator, num_compiled
-from calib_jax.train._loader import Chunk, Loader, gather, zero_example
+from calib_jax.train._loader import Chunk, Loader, Pace, gather, zero_example
 from calib_jax.train._network import CUTS, MissingCutError, Network
 from calib_jax.train._state import TrainMetrics, TrainState, init_state, zero_metrics
 from calib_jax.train._step import Augment, make_train_step
@@ -92,7 +92,7 @@ class Trainer:
         self.network, self.method, self.setup = network, self.phase.method, setup
         self.info = Info(len(train), train.num_classes, artifacts)
         groups = self.phase.groups or Groups(lambda info: ())
-        steps_per_call = setup.steps_per_call or _cpu.steps_per_call()
+        steps_per_call = setup.steps_per_call or _cpu.steps_per_call(network.module_type)
         self.train = Loader(
             train,
             setup.batch_size,
@@ -130,16 +130,24 @@ class Trainer:
         self._init_state = jax.jit(
             self._make_state, static_argnames="seed", out_shardings=self.shardings
         )
+        options = _cpu.compiler_options(self.network.module_type)
         self.advance = jax.jit(
-            self.steps, donate_argnums=0, out_shardings=(self.shardings, replicated)
+            self.steps,
+            donate_argnums=0,
+            out_shardings=(self.shardings, replicated),
+            compiler_options=options,
         )
         self._reshard = jax.jit(
             lambda *x: x, out_shardings=(self.shardings.method_state, replicated)
         )
-        self._logits = jax.jit(self._predict, out_shardings=replicated)
+        self._logits = jax.jit(self._predict, out_shardings=replicated, compiler_options=options)
         self._programs = {"train": self.advance, "predict": self._logits}
         self.validation_metrics = jax.jit(_validation_metrics)
         self.bucket_evaluator = BucketEvaluator(self.network, self.mesh)
+
+    def pace(self) -> Pace:
+        """Return the number of steps in the next calls: `steps_per_call`, or fewer on the CPU."""
+        return Pace(self.train.steps_per_call, adapts=not self.setup.steps_per_call)
 
     def loader(self, dataset: Dataset) -> Loader:
         """Return the batches of a data set for `predict`."""

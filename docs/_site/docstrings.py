@@ -1,24 +1,28 @@
-"""Docstrings as Markdown: examples become code blocks, which they are not without an `Examples` title."""
+"""Docstrings as Markdown: examples become code blocks, references one line with links."""
 
 import re
 
 import griffe
 
 _EXAMPLE = re.compile(r"^( *)>>> .*(?:\n\1\S.*)*", re.MULTILINE)
+_REFERENCES = re.compile(r"^References:\n((?: +\S.*(?:\n|\Z))+)", re.MULTILINE)
+_ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
 
-class FencedExamples(griffe.Extension):
-    """Put every `>>>` example of a docstring between code fences."""
+class Markdown(griffe.Extension):
+    """Rewrite every docstring before it is parsed."""
 
     def on_object(self, *, obj: griffe.Object, **_: object) -> None:
         """Change the docstring of an object, after it was read."""
         if obj.docstring is not None:
-            obj.docstring.value = fence(obj.docstring.value)
+            obj.docstring.value = markdown(obj.docstring.value)
 
 
-def fence(text: str) -> str:
-    """Return a docstring with its examples as code blocks."""
-    return _EXAMPLE.sub(lambda found: _block(found.group(0), found.group(1)), text)
+def markdown(text: str) -> str:
+    """Return a docstring with examples between fences and references in one line."""
+    text = _EXAMPLE.sub(lambda found: _block(found.group(0), found.group(1)), text)
+    text = _REFERENCES.sub(lambda found: f"**References:** {' '.join(found[1].split())}\n", text)
+    return _ARXIV.sub(r"[arXiv:\1](https://arxiv.org/abs/\1)", text)
 
 
 def _block(example: str, indent: str) -> str:

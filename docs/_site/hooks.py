@@ -98,17 +98,24 @@ def notebook_files(uri: str) -> dict[str, str | bytes]:
             parts.append(cell.source)
             continue
         parts.append(f"```python\n{cell.source}\n```")
+        text = ""
         for output in cell.outputs:
             data = output.get("data", {})
             if "image/png" in data:
                 picture = f"{name}_{len(pictures)}.png"
                 pictures[f"{stem}_{len(pictures)}.png"] = base64.b64decode(data["image/png"])
-                parts.append(f"![output]({picture})")
-            elif text := output.get("text") or data.get("text/plain"):
-                parts.append(f"```{{.text .output}}\n{text.rstrip()}\n```")
+                parts += [*_text_block(text), f"![Output of the code above]({picture})"]
+                text = ""
+            else:
+                text += output.get("text") or data.get("text/plain", "")
+        parts += _text_block(text)
     title, _, rest = "\n\n".join(parts).partition("\n")
     file = f'<p><a href="{name}.ipynb">This page as a notebook</a></p>'
     return {f"{stem}.md": f"{title}\n\n{file}\n{rest}\n", **pictures}
+
+
+def _text_block(text: str) -> list[str]:
+    return [f"```{{.text .output}}\n{text.rstrip()}\n```"] if text.strip() else []
 
 
 def _page_link(found: re.Match[str], uri: str, files: Files) -> str:

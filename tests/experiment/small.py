@@ -90,7 +90,7 @@ def trainer(
     streamed: bool = False,
     **setup: Any,
 ) -> train.Trainer:
-    """A trainer for three epochs of six steps, unless `setup` says otherwise."""
+    """A trainer for three epochs of six steps, one in a call, unless `setup` says otherwise."""
     model_options = {"widths": (8,)} if model_options is None else model_options
     sets = images(NUM_TRAIN, 0, width), images(NUM_VAL, 1, width)
 
@@ -105,7 +105,7 @@ def trainer(
         methods.recipe(method).phases[-1] if isinstance(method, str) else method,
         make_optimizer,
         *(as_stream(part) if streamed else part for part in sets),
-        train.Setup(**{"batch_size": BATCH, "epochs": 3} | setup),
+        train.Setup(**{"batch_size": BATCH, "epochs": 3, "steps_per_call": 1} | setup),
         augment,
         ARTIFACTS,
     )

@@ -13,7 +13,11 @@ OF_LABELS = {
     *("base_rate", "mean_positive", "f1_positive", "brier_positive", "ece_positive"),
     *("ece_positive_mass", "smooth_ece_positive", "ece_top", "auroc_positive"),
 }
-OF_CLASSES = metrics.METRICS.keys() - OF_A_DETECTION - OF_REPORTS - OF_SETS - OF_LABELS
+OF_TRUTH = {
+    *("true_accuracy", "true_ece", "true_ece_30", "true_gap", "expected_nll", "expected_brier"),
+    "bayes_error",
+}
+OF_CLASSES = metrics.METRICS.keys() - OF_A_DETECTION - OF_REPORTS - OF_SETS - OF_LABELS - OF_TRUTH
 
 
 def test_all_of_a_summary_is_registered() -> None:
@@ -22,6 +26,8 @@ def test_all_of_a_summary_is_registered() -> None:
     assert summary.keys() == OF_CLASSES
     binary = metrics.binary_summary(rng.normal(size=50), rng.integers(0, 2, 50))
     assert binary.keys() - OF_CLASSES == OF_LABELS
+    truth = metrics.truth_summary(rng.normal(size=(50, 3)), np.eye(3)[rng.integers(0, 3, 50)])
+    assert truth.keys() == OF_TRUTH
     assert all(callable(getattr(metrics, name)) for name in OF_SETS)
 
 

@@ -71,7 +71,8 @@ def area_under_roc(**inputs: jax.Array) -> jax.Array:
 def curve(**inputs: jax.Array) -> tuple[jax.Array, ...]:
     """What depends on the examples; the grid does not."""
     found = metrics.smooth_curve(bandwidth=0.1, **inputs)
-    return found.accuracy, found.density, found.error
+    # Where the density is about 0 the accuracy is but rounding.
+    return found.accuracy * found.density, found.density, found.error
 
 
 def interval(logits: jax.Array, labels: jax.Array) -> metrics.Interval:
@@ -93,7 +94,10 @@ def label_probs(b: Batch) -> dict[str, Any]:
 
 
 def independent(b: Batch) -> dict[str, Any]:
-    return {"logits": odds(b), "labels": (odds(b) > -2.5).astype(np.int32)}
+    """Several labels; each is 0 and 1 at least once, or its AUROC would not be defined."""
+    labels = (odds(b) > -2.5).astype(np.int32)
+    labels[:1], labels[-1:] = 0, 1
+    return {"logits": odds(b), "labels": labels}
 
 
 def sets(b: Batch) -> dict[str, Any]:
@@ -166,6 +170,19 @@ class TestMetrics(Suite):
         *proper(metrics.brier_score, grad=("logits",)),
         *proper(metrics.refinement, grad=("logits",), soft_is_slow=True),
         *proper(metrics.inverse_temperature, soft_is_slow=True),
+        of_logits(
+            metrics.true_calibration_error,
+            lambda b: {"probs": b.probs, "true_probs": b.soft},
+            padded=("probs", "true_probs"),
+            grad=("probs",),
+            options={"num_bins": 3},
+        ),
+        of_logits(
+            metrics.truth_summary,
+            lambda b: {"logits": b.logits, "true_probs": b.soft},
+            padded=("logits", "true_probs"),
+            grad=("logits",),
+        ),
         of_logits(metrics.f1, hard, labels="labels"),
         of_logits(
             metrics.f1, hard, variant="weighted", labels="labels", options={"average": "weighted"}

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from experiment import small
 
-from calib_jax import train
+from calib_jax import _cpu, models, train
+from calib_jax.train import _loader
 
 # Two epochs of six steps, the last of them not full; evaluations in the middle of them and at the end.
 # Loops of four steps are cut short by the ends of epochs and by evaluations.
@@ -201,3 +202,31 @@ def test_a_finished_run_is_read_not_trained(
     small.assert_same(small.fit(trainer, tmp_path / "x"), state)
     log = "metrics.jsonl"
     assert (tmp_path / "x" / log).read_text() == (folder / log).read_text()
+
+
+def test_calls_on_the_cpu_are_short_and_change_no_bit(tmp_path: pathlib.Path) -> None:
+    pace = _loader.Pace(6)
+    taken = []
+    for _ in range(8):
+        taken.append(pace.steps)
+        pace.update(0.1 if len(taken) < 4 else 5.0)
+    assert taken == [1, 2, 4, 6, 3, 1, 1, 1]
+    pace.update(0.5)
+    assert pace.steps == 1
+    assert _loader.Pace(6, adapts=False).steps == 6
+
+    one_by_one = small.trainer(steps_per_call=1)
+    looped = small.trainer(steps_per_call=0)
+    assert looped.train.steps_per_call == 50
+    assert one_by_one.pace().steps == 1
+    ends = [
+        small.fit(trainer, tmp_path / str(number))
+        for number, trainer in enumerate((one_by_one, looped))
+    ]
+    small.assert_same(*ends)
+    assert looped.compilations()["train"] == 1
+
+
+def test_steps_of_other_networks_are_called_one_by_one_on_the_cpu() -> None:
+    assert _cpu.steps_per_call(type(models.create("resnet20", 3))) == 50
+    assert _cpu.steps_per_call(type(models.create("vit", 3))) == 1
