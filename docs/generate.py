@@ -117,7 +117,11 @@ DATA_SETS: dict[str, tuple[str, str, str]] = {
 }  # fmt: skip
 
 # Sets that this package makes itself.
-GENERATED = {"known_truth": ("features", "Apache-2.0, as this package", "generated")}
+GENERATED = {
+    "known_truth": (
+        "features, texts or images", "drawn by this library; images under their set's", "this library",
+    ),
+}  # fmt: skip
 
 
 def pages() -> dict[pathlib.Path, str]:
