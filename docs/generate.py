@@ -118,7 +118,9 @@ DATA_SETS: dict[str, tuple[str, str, str]] = {
 
 # Sets that this package makes itself.
 GENERATED = {
-    "known_truth": ("features, texts or images", "Apache-2.0, as this package; images under their set's", "generated")
+    "known_truth": (
+        "features, texts or images", "drawn by this library; images under their set's", "this library",
+    ),
 }  # fmt: skip
 
 
