@@ -1,14 +1,38 @@
 """Process settings that a command makes before its first computation."""
 
+import contextlib
 import ctypes
 import os
 import pathlib
+import signal
 import sys
-
-import jax
+import threading
+from collections.abc import Iterator
+from types import FrameType
 
 # What glibc's malloc.h calls M_TRIM_THRESHOLD, M_MMAP_MAX and M_ARENA_MAX.
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
+
+
+@contextlib.contextmanager
+def interruptible_imports() -> Iterator[None]:
+    """Let Ctrl-C end the process at once, in one line, while modules are imported.
+
+    Extension modules in C turn a KeyboardInterrupt into an ImportError with a long traceback.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        os.write(2, b"\ninterrupted\n")
+        os._exit(130)
+
+    if threading.current_thread() is not threading.main_thread():  # which alone has handlers
+        yield
+        return
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def keep_compiled(least_seconds: float = 0.1) -> None:
@@ -17,6 +41,8 @@ def keep_compiled(least_seconds: float = 0.1) -> None:
     Args:
       least_seconds: Time of compilation below which a program is not worth a file.
     """
+    import jax
+
     default = pathlib.Path.home() / ".cache" / "calib_jax" / "compiled"
     folder = os.environ.get("JAX_COMPILATION_CACHE_DIR", str(default))
     jax.config.update("jax_compilation_cache_dir", folder)

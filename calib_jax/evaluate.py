@@ -20,12 +20,13 @@ import pathlib
 import sys
 from collections.abc import Iterable
 
+from calib_jax import _startup
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    argv = sys.argv[1:] if argv is None else argv
     try:
-        _run(argv)
+        _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -48,7 +49,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> None:
-    from calib_jax import _startup, evaluation, posthoc  # here, so that Ctrl-C finds a handler
+    with _startup.interruptible_imports():
+        from calib_jax import evaluation, posthoc
 
     _startup.keep_memory()
     _startup.keep_compiled(least_seconds=0.0)  # many small programs: a second of four
@@ -56,11 +58,10 @@ def _run(argv: list[str]) -> None:
         arguments = _apply_parser().parse_args(argv[1:])
         evaluation.run_apply(arguments.calibrator, arguments.predictions, arguments.out)
         return
-    arguments = _parser(posthoc.CALIBRATORS).parse_args(argv)
-    options = vars(arguments)
+    options = vars(_parser(posthoc.CALIBRATORS).parse_args(argv))
     paths = options.pop("predictions")
     names = list(dict.fromkeys(filter(None, map(str.strip, options.pop("calibrate").split(",")))))
-    options["out"] = arguments.out or pathlib.Path("runs", pathlib.Path(paths[0]).stem)
+    options["out"] = options["out"] or pathlib.Path("runs", pathlib.Path(paths[0]).stem)
     evaluation.run_evaluation(paths, calibrators=names, **options)
 
 

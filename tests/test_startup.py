@@ -37,3 +37,16 @@ def test_memory_that_is_kept_need_not_be_fetched_again(monkeypatch):
     without, kept = (_page_faults(mode, monkeypatch) for mode in ("plain", "keep"))
     assert without > 10_000  # 64 MB are 16,384 pages
     assert kept < without / 100
+
+
+def test_ctrl_c_during_imports_is_one_line() -> None:
+    script = (
+        "import os, signal; from calib_jax._startup import interruptible_imports\n"
+        "with interruptible_imports(): os.kill(os.getpid(), signal.SIGINT); import jax"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "\ninterrupted\n")
+    after = script.replace("os.kill(os.getpid(), signal.SIGINT); import jax", "pass")
+    script = f"{after}\nos.kill(os.getpid(), signal.SIGINT)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "KeyboardInterrupt" in done.stderr, "the handler is put back"

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -56,23 +57,13 @@ def calibrated_candidates(
         except ValueError as error:
             raise ValueError(f"validation: {error}") from None
     yield Candidate("uncalibrated", jnp.asarray(test.logits))
-    num_rows = len(test.labels) // 2 if validation is None else len(validation.labels)
+    if not calibrators:
+        return
+    folds = _folds(test, validation, seed)
     for name in calibrators:
         if progress is not None:
             progress(f"fitting {name}")
-        fitted, probs, fold = _calibrate(name, test, validation, seed)
-        warnings = size_warning(name, fitted[0], num_rows, test.num_classes)
-        for calibrator in fitted:
-            warnings += temperature_warning(name, calibrator)
-        reasons = [c.reason for c in fitted if isinstance(c, posthoc.Auto)]
-        yield Candidate(
-            name,
-            to_logits(probs),
-            _parameters(fitted),
-            tuple(dict.fromkeys(warnings)),  # those of both halves once
-            "; ".join(reasons),
-            fold,
-        )
+        yield _calibrated(name, folds, test.logits.shape, to_logits)
 
 
 def check_calibrators(names: Sequence[str], num_classes: int | None = None) -> None:
@@ -92,31 +83,60 @@ def check_calibrators(names: Sequence[str], num_classes: int | None = None) -> N
             raise ValueError(f"calibrate={name!r}: takes two classes, here are {num_classes}")
 
 
-def _as_jax(predictions: Predictions) -> tuple[jax.Array, jax.Array]:
-    return jnp.asarray(predictions.logits), jnp.asarray(predictions.labels)
+class _Fold(NamedTuple):
+    """Data to fit a calibrator on, and logits that it calibrates.
+
+    Attributes:
+      fit_logits: Logits to fit on.
+      fit_labels: Labels to fit on.
+      logits: Logits to calibrate.
+      rows: Their positions in the predictions.
+    """
+
+    fit_logits: jax.Array
+    fit_labels: jax.Array
+    logits: jax.Array
+    rows: np.ndarray | slice
 
 
-def _calibrate(
-    name: str, test: Predictions, validation: Predictions | None, seed: int
-) -> tuple[list[posthoc.Calibrator], jax.Array, np.ndarray | None]:
-    """Return the fitted calibrators, one or that of each half, probabilities and `Candidate.fold`."""
-    fit = posthoc.CALIBRATORS[name]
-    logits, labels = _as_jax(test)
+def _folds(test: Predictions, validation: Predictions | None, seed: int) -> list[_Fold]:
+    """Return all of the predictions, or both halves without validation data."""
     if validation is not None:
-        fitted = fit(*_as_jax(validation), check=False)
-        return [fitted], fitted(logits, check=False), None
-    n = labels.shape[0]
+        fit_logits, fit_labels = jnp.asarray(validation.logits), jnp.asarray(validation.labels)
+        return [_Fold(fit_logits, fit_labels, jnp.asarray(test.logits), slice(None))]
+    n = len(test.labels)
     if n < 2:
         raise ValueError("one prediction cannot be cut in two halves: give --validation")
     halves = np.array_split(np.random.default_rng(seed).permutation(n), 2)
-    probs, fold = np.zeros(logits.shape, np.float32), np.zeros(n, np.int32)
-    calibrators: list[posthoc.Calibrator] = []
-    for fit_on, use_on in (halves, halves[::-1]):
-        calibrator = fit(logits[fit_on], labels[fit_on], check=False)
-        probs[use_on] = calibrator(logits[use_on], check=False)
-        fold[use_on] = len(calibrators)
-        calibrators.append(calibrator)
-    return calibrators, jnp.asarray(probs), fold
+    logits, labels = ([jnp.asarray(x[h]) for h in halves] for x in (test.logits, test.labels))
+    return [_Fold(logits[i], labels[i], logits[1 - i], halves[1 - i]) for i in (0, 1)]
+
+
+def _calibrated(
+    name: str,
+    folds: Sequence[_Fold],
+    shape: tuple[int, ...],
+    to_logits: Callable[[jax.Array], jax.Array],
+) -> Candidate:
+    """Fit a calibrator on each fold, and return the calibrated predictions of that shape."""
+    logits, number = np.empty(shape, np.float32), np.zeros(shape[0], np.int32)
+    fitted: list[posthoc.Calibrator] = []
+    warnings: list[str] = []
+    for i, fold in enumerate(folds):
+        calibrator = posthoc.CALIBRATORS[name](fold.fit_logits, fold.fit_labels, check=False)
+        logits[fold.rows] = to_logits(calibrator(fold.logits, check=False))
+        number[fold.rows] = i
+        warnings += size_warning(name, calibrator, len(fold.fit_labels), shape[1])
+        warnings += temperature_warning(name, calibrator)
+        fitted.append(calibrator)
+    return Candidate(
+        name,
+        jnp.asarray(logits),
+        _parameters(fitted),
+        tuple(dict.fromkeys(warnings)),  # those of both halves once
+        "; ".join(c.reason for c in fitted if isinstance(c, posthoc.Auto)),
+        number if len(folds) > 1 else None,
+    )
 
 
 def _parameters(fitted: Sequence[posthoc.Calibrator]) -> dict[str, list[float]]:

@@ -1,6 +1,5 @@
 """What `python -m calib_jax.evaluate` does: read, evaluate, print, write."""
 
-import importlib
 import pathlib
 import shutil
 import sys
@@ -63,8 +62,6 @@ def run_evaluation(
         test = files[paths[0]]
         held_out = _load(validation, "validation", progress) if validation else None
         warnings = validation_warnings(test, held_out, calibrators) if held_out else []
-        # Half a second for matplotlib, while the first metrics are compiled and computed.
-        threading.Thread(target=importlib.import_module, args=["calib_jax.report"]).start()
         names = dict(zip(_short_names(paths), files.values(), strict=True))
         num_samples = num_bootstrap or default_num_samples(test.labels.size)
         if len(names) == 1:

@@ -1,6 +1,5 @@
 """Metrics of predictions before and after post-hoc calibration, with bootstrap intervals."""
 
-import concurrent.futures
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,8 +16,6 @@ from calib_jax.evaluation._calibrate import Candidate, calibrated_candidates
 from calib_jax.evaluation._labels import label_metrics, label_rows, macro_samples
 from calib_jax.evaluation._predictions import Predictions
 from calib_jax.evaluation._sets import set_metrics
-
-_LARGE = 10**6  # logits; of fewer, Python takes most of the time, on one core
 
 Interval = tuple[float, float]
 
@@ -211,7 +208,7 @@ def measure(
     note = progress or (lambda text: None)
     labels = jnp.asarray(labels)
     evaluations, rows = [], []
-    for candidate in _ahead(candidates):
+    for candidate in candidates:
         note(f"metrics of {candidate.name}")
         independent = labels.shape == candidate.logits.shape
         values, per_label = (label_metrics if independent else _class_metrics)(
@@ -254,21 +251,6 @@ def measure(
         dataclasses.replace(e, intervals=percentiles(sample), differences=percentiles(difference))
         for e, sample, difference in zip(evaluations, [first, *others], differences, strict=True)
     ]
-
-
-def _ahead(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield candidates; while the caller works on a large one, the next is computed in a thread.
-
-    Sorting, and much else, takes one core: a million rows with three calibrators gain a quarter.
-    """
-    iterator = iter(candidates)
-    candidate = next(iterator, None)
-    with concurrent.futures.ThreadPoolExecutor(1) as executor:
-        while candidate is not None:
-            is_large = candidate.logits.size >= _LARGE
-            following = executor.submit(next, iterator, None) if is_large else None
-            yield candidate
-            candidate = following.result() if following else next(iterator, None)
 
 
 def _class_metrics(

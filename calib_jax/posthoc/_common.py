@@ -2,11 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax.typing import ArrayLike
 
 from calib_jax._arrays import (
@@ -25,6 +24,9 @@ from calib_jax._arrays import (
     take_label,
     weighted_mean,
 )
+
+if TYPE_CHECKING:
+    import optax
 
 Params = TypeVar("Params")
 
@@ -221,7 +223,7 @@ class _Search(NamedTuple, Generic[Params]):
     """
 
     params: Params
-    state: optax.OptState
+    state: "optax.OptState"
     best: jax.Array
     idle: jax.Array
     steps: jax.Array
@@ -231,6 +233,8 @@ def minimize(
     loss: Callable[[Params], jax.Array], params: Params, *, max_steps: int = 500
 ) -> Params:
     """Minimize by L-BFGS with exact gradients, until nothing has improved for a while in float32."""
+    import optax  # a third of a second, which temperature, ETS and splines do without
+
     solver = optax.lbfgs(memory_size=20)
     value_and_grad = optax.value_and_grad_from_state(loss)
 
