@@ -433,6 +433,7 @@ def test_bfloat16_and_large_offsets_in_float32(name, data):
 
 def test_calfocal_counts_a_bin_of_one_example() -> None:
     bins = bin_stats([0.9], [0], num_bins=1)
-    found = losses.calfocal([[0.0, 0.0]], [0], bins, lam=1.0, per_sample=False)
-    gamma = np.exp(0.9)  # confidence 0.9, accuracy 0
-    assert float(found[0]) == pytest.approx(0.5**gamma * np.log(2), rel=1e-5)
+    for per_sample, confidence in ((False, 0.9), (True, 0.5)):  # less an accuracy of 0
+        found = losses.calfocal([[0.0, 0.0]], [0], bins, lam=1.0, per_sample=per_sample)
+        expected = 0.5 ** np.exp(confidence) * np.log(2)
+        assert float(found[0]) == pytest.approx(expected, rel=1e-5)
