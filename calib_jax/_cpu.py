@@ -5,9 +5,8 @@ returns what the plain operation returns, in a form that is fast there; programs
 the plain one (`jax.lax.platform_dependent`). docs/performance.md says what each is worth.
 """
 
-import os
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -246,24 +245,3 @@ def steps_per_call(module: type) -> int:
       module: Class of the network's module.
     """
     return 1 if is_cpu() and not getattr(module, "fast_in_loops", False) else 50
-
-
-@cache
-def compiler_options(module: type) -> dict[str, str] | None:
-    """Return XLA's options for programs of a network on the CPU, `None` for the usual ones.
-
-    The library that XLA's CPU backend calls for convolutions uses one thread. XLA's code for them takes
-    more time in all, but uses every core. Networks of convolutions have `convolutional = True`.
-
-    Args:
-      module: Class of the network's module.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if not is_cpu() or cores == 1 or not getattr(module, "convolutional", False):
-        return None
-    options = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"}
-    try:  # another version of XLA need not know it
-        jax.jit(lambda: 0, compiler_options=options).lower().compile()
-    except jax.errors.JaxRuntimeError:
-        return None
-    return options

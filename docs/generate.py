@@ -100,7 +100,6 @@ DATA_SETS: dict[str, tuple[str, str, str]] = {
     "tiny_imagenet": (_IMAGES, _IMAGENET_TERMS, "cs231n.stanford.edu"),
     "imagenet": (_IMAGES, _IMAGENET_TERMS, "image-net.org"),
     "imagenet_c": (_IMAGES, "CC BY 4.0; images under ImageNet's terms", "zenodo.org/records/2235448"),
-    "known_truth": ("features, texts or images", "drawn by this library; images under their set's", "this library"),
     "newsgroups": (_TEXTS, "none stated", "qwone.com/~jason/20Newsgroups"),
     "snli": (_PAIRS, "CC BY-SA 4.0", "nlp.stanford.edu/projects/snli"),
     "mnli": (_PAIRS, "OANC and others, by genre", "cims.nyu.edu/~sbowman/multinli"),
@@ -118,7 +117,11 @@ DATA_SETS: dict[str, tuple[str, str, str]] = {
 }  # fmt: skip
 
 # Sets that this package makes itself.
-GENERATED = {"known_truth": ("features", "Apache-2.0, as this package", "generated")}
+GENERATED = {
+    "known_truth": (
+        "features, texts or images", "drawn by this library; images under their set's", "this library",
+    ),
+}  # fmt: skip
 
 
 def pages() -> dict[pathlib.Path, str]:

@@ -1,46 +1,42 @@
-"""What is imported, and when: nothing before it is needed."""
-
-import ast
-import pathlib
 import subprocess
 import sys
 
-import calib_jax
-from calib_jax import report
+import pytest
 
-PACKAGE = pathlib.Path(calib_jax.__file__).parent
+# Calls of a program with a result of 64 MB, after others in which the heap may grow; the pages that the
+# system had to fetch in the usual one of them.
+_SCRIPT = """
+import resource, sys
+from calib_jax._startup import keep_memory
+if sys.argv[1] == "keep":
+    keep_memory()
+import jax, jax.numpy as jnp
+program = jax.jit(lambda x: x @ x.T)
+x = jnp.ones((4096, 16))
+for _ in range(20):
+    program(x).block_until_ready()
+fetched = []
+for _ in range(21):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    program(x).block_until_ready()
+    fetched.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(sorted(fetched)[10])
+"""
 
 
-def modules_after(statement: str) -> set[str]:
-    code = f"{statement}; import sys; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+def _page_faults(mode, monkeypatch):
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+    found = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, mode], capture_output=True, text=True, check=True
+    )
+    return int(found.stdout)
 
 
-def test_losses_import_jax_and_nothing_else_of_weight() -> None:
-    assert not modules_after("import calib_jax.losses") & {
-        *("flax", "optax", "sklearn", "matplotlib", "orbax", "pandas", "torch"),
-    }
-
-
-def test_the_command_imports_what_its_first_step_needs() -> None:
-    assert not modules_after("import calib_jax.main") & {
-        *("matplotlib", "orbax.checkpoint", "flax.nnx", "sklearn", "transformers", "torch"),
-    }
-
-
-def test_the_report_finds_each_name_in_its_module() -> None:
-    tree = ast.parse((PACKAGE / "report" / "__init__.py").read_text())
-    imported = {
-        alias.name: node.module.rpartition(".")[2]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module.startswith("calib_jax.report.")
-        for alias in node.names
-    }
-    assert imported == report._MODULES
-    assert set(imported) <= set(dir(report))
-    for name in imported:
-        assert getattr(report, name) is not None
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc has these settings")
+def test_memory_that_is_kept_need_not_be_fetched_again(monkeypatch):
+    without, kept = (_page_faults(mode, monkeypatch) for mode in ("plain", "keep"))
+    assert without > 10_000  # 64 MB are 16,384 pages
+    assert kept < without / 100
 
 
 def test_ctrl_c_during_imports_is_one_line() -> None:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.evidence COMMAND`: train on known truth, test the claims, measure the estimators."""
+"""Train on known truth, test the claims, measure the estimators: `python -m benchmarks.evidence`."""
 
 import argparse
 import json
@@ -10,12 +10,12 @@ from calib_jax._io import write_atomic
 _RESULTS = pathlib.Path(__file__).parents[2] / "docs" / "results"
 _EPILOG = """\
 examples:
-  python -m benchmarks.evidence train runs/evidence                  all sources, sizes and noise levels
-  python -m benchmarks.evidence train runs/evidence --source texts   one of them
-  python -m benchmarks.evidence claims runs/evidence                 tested claims to docs/results
-  python -m benchmarks.evidence fresh runs/evidence                  test rows against a million fresh draws
-  python -m benchmarks.evidence estimators                           ECE estimators and calibrators by size
-  python -m benchmarks.evidence docs                                 their tables to docs/results.md
+  python -m benchmarks.evidence train runs/evidence              all sources, sizes and noise levels
+  python -m benchmarks.evidence train runs/evidence --source texts  one of them
+  python -m benchmarks.evidence claims runs/evidence             tested claims to docs/results
+  python -m benchmarks.evidence fresh runs/evidence              test rows against a million fresh draws
+  python -m benchmarks.evidence estimators                       ECE estimators and calibrators by size
+  python -m benchmarks.evidence docs                             their tables to docs/results.md
 """
 
 

@@ -136,7 +136,7 @@ def compare(
       intervals of the paired differences from the first evaluation.
 
     >>> import numpy as np
-    >>> a, b = (np.array([[x, 0.0], [0.0, x]], np.float32) for x in (1.0, 2.0))
+    >>> a, b = (np.array([[x, 0.0], [0.0, x]], np.float32) for x in (2.0, 3.0))
     >>> labels = np.array([0, 1], np.int32)
     >>> both = {"a": Predictions(a, labels), "b": Predictions(b, labels)}
     >>> low, high = compare(both, num_samples=4)[1].differences["nll"]

@@ -1,7 +1,6 @@
 """A multi-layer perceptron, for small images and quick experiments."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -16,7 +15,6 @@ class MLP(ImageNetwork):
       widths: Widths of the hidden layers.
     """
 
-    convolutional: ClassVar[bool] = False
     widths: Sequence[int] = (256, 256)
 
     def setup(self) -> None:

@@ -35,11 +35,9 @@ class ImageNetwork(nn.Module):
     Attributes:
       num_classes: Number of logits.
       dtype: Type of the activations; parameters, batch statistics and logits are float32.
-      convolutional: Whether most of the time goes into convolutions; see `_cpu.compiler_options`.
       fast_in_loops: Whether all convolutions are those of `conv`; see `_cpu.steps_per_call`.
     """
 
-    convolutional: ClassVar[bool] = True
     fast_in_loops: ClassVar[bool] = True
     num_classes: int
     dtype: DTypeLike = jnp.float32

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from calib_jax.report._verdict import difference_table as difference_table
     from calib_jax.report._verdict import verdict as verdict
 
-# Where each name is, as above (`tests/test_startup.py`).
+# Where each name is, as above (`tests/test_lazy_imports.py`).
 _MODULES = {
     "plot_bins": "_bin_plots",
     "plot_correspondence": "_bin_plots",

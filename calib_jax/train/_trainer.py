@@ -130,17 +130,15 @@ class Trainer:
         self._init_state = jax.jit(
             self._make_state, static_argnames="seed", out_shardings=self.shardings
         )
-        options = _cpu.compiler_options(self.network.module_type)
         self.advance = jax.jit(
             self.steps,
             donate_argnums=0,
             out_shardings=(self.shardings, replicated),
-            compiler_options=options,
         )
         self._reshard = jax.jit(
             lambda *x: x, out_shardings=(self.shardings.method_state, replicated)
         )
-        self._logits = jax.jit(self._predict, out_shardings=replicated, compiler_options=options)
+        self._logits = jax.jit(self._predict, out_shardings=replicated)
         self._programs = {"train": self.advance, "predict": self._logits}
         self.validation_metrics = jax.jit(_validation_metrics)
         self.bucket_evaluator = BucketEvaluator(self.network, self.mesh)

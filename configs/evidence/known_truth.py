@@ -4,14 +4,14 @@
 
 After the colon: gaussians (five in 20 dimensions), texts (five topics) or digits (real images), all with
 flipped labels; small networks that become over-confident within seconds. Other sizes and noise:
---config.data.options.num_train=500 --config.data.options.noise=0.3. `python -m benchmarks.evidence train` runs
-all twelve, `python -m benchmarks.evidence claims` tests the claims of benchmarks/evidence/hypotheses.json. Results:
-docs/results.md.
+--config.data.options.num_train=500 --config.data.options.noise=0.3.
+`python -m benchmarks.evidence train` runs all twelve, `python -m benchmarks.evidence claims` tests the
+claims of benchmarks/evidence/hypotheses.json. Results: docs/results.md.
 """
 
 from calib_jax import experiment
 
-# The arguments after the colon, and the sizes of training set that `python -m benchmarks.evidence train` takes.
+# The arguments after the colon, and the training-set sizes of `python -m benchmarks.evidence train`.
 NETWORKS = {"gaussians": (500, 2000), "digits": (250, 500), "texts": (500, 2000)}
 _LOSSES = "cross_entropy,adafocal,flsd53,brier,mmce,label_smoothing"
 _MIXTURES = "mixup,aum_mixup,sim_mixup"

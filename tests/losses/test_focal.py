@@ -7,7 +7,7 @@ import pytest
 from jax.test_util import check_grads
 
 from calib_jax import losses
-from calib_jax.metrics import BinStats
+from calib_jax.metrics import BinStats, bin_stats
 
 GAMMAS = [-2.0, -0.2, 0.0, 0.2, 0.5, 1.0, 5.0, 20.0]
 
@@ -429,3 +429,11 @@ def test_bfloat16_and_large_offsets_in_float32(name, data):
     eighths = np.round(8 * data[0]) / 8
     near, far = run(eighths, hard), run(eighths + 8192, hard)
     np.testing.assert_allclose(far, near, rtol=1e-5, atol=1e-6)
+
+
+def test_calfocal_counts_a_bin_of_one_example() -> None:
+    bins = bin_stats([0.9], [0], num_bins=1)
+    for per_sample, confidence in ((False, 0.9), (True, 0.5)):  # less an accuracy of 0
+        found = losses.calfocal([[0.0, 0.0]], [0], bins, lam=1.0, per_sample=per_sample)
+        expected = 0.5 ** np.exp(confidence) * np.log(2)
+        assert float(found[0]) == pytest.approx(expected, rel=1e-5)
