@@ -87,7 +87,8 @@ def _print_or_train(config: ConfigDict, path: str) -> None:
     elif not _WORKDIR.value:
         raise ValueError("where to? --workdir FOLDER")
     else:
-        if description := train.init_distributed(_DISTRIBUTED.value):
+        description = train.init_distributed(_DISTRIBUTED.value)
+        if _DISTRIBUTED.value != "none":
             print(description, file=sys.stderr)
         options = experiment.custom_from_file(path, config) | {"sweep_index": _SWEEP_INDEX.value}
         text = experiment.run(config, _WORKDIR.value, **options)

@@ -23,6 +23,7 @@ ON_THE_HOST = {
     "augment.corruption_strengths",
     "augment.op_number",
     "posthoc.Auto",  # the choice depends on values
+    "posthoc.Calibrator",  # the base of the others
     "posthoc.load",
     "posthoc.looks_like_probabilities",
     "posthoc.save",
@@ -142,6 +143,10 @@ CASES: dict[str, tuple[Any, ...]] = {
     "metrics.multilabel_summary": (weighted(metrics.multilabel_summary), LOGITS, integers(N, K), ROWS),
     "metrics.predictive_entropy": (metrics.predictive_entropy, LOGITS),
     "metrics.set_size": (weighted(metrics.set_size), SETS, ROWS),
+    "metrics.true_calibration_error": (
+        weighted(metrics.true_calibration_error), LOGITS, LOGITS, ROWS
+    ),
+    "metrics.truth_summary": (weighted(metrics.truth_summary), LOGITS, LOGITS, ROWS),
     "metrics.top_label": (metrics.top_label, LOGITS, LABELS),
     "metrics.top_label_probs": (metrics.top_label_probs, LOGITS, LABELS),
     "posthoc.Isotonic": (lambda isotonic, logits: isotonic(logits), ISOTONIC, LOGITS),
@@ -202,6 +207,7 @@ for _name, _kind in vars(posthoc).items():
     if hasattr(_kind, "fit") and _name not in (
         "Auto",
         "Beta",
+        "Calibrator",
         "ConformalSets",
         "Isotonic",
         "Platt",

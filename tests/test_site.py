@@ -86,9 +86,10 @@ def test_the_site_builds_without_warnings_and_fetches_nothing(tmp_path: pathlib.
     assert done.returncode == 0, done.stdout + done.stderr
     for room in DOCS.parent.glob("calib_jax/*/__init__.py"):
         page = (tmp_path / "api" / f"{room.parent.name}.html").read_text(encoding="utf-8")
-        imports = [n for n in ast.parse(room.read_text()).body if isinstance(n, ast.ImportFrom)]
-        for alias in (alias for node in imports for alias in node.names):
-            name = f"calib_jax.{room.parent.name}.{alias.asname}"
+        nodes = ast.walk(ast.parse(room.read_text()))
+        names = [a.asname for n in nodes if isinstance(n, ast.ImportFrom) for a in n.names]
+        for name in filter(None, names):
+            name = f"calib_jax.{room.parent.name}.{name}"
             assert f'id="{name}"' in page, f"{name} is not in the API reference"
     assert (tmp_path / "search" / "search_index.js").exists()  # readable from a file
     for page in tmp_path.rglob("*.html"):

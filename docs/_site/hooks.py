@@ -64,7 +64,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def public_names(room: str) -> list[str]:
     """Return the names that a room exports: those imported as themselves in its `__init__.py`."""
     tree = ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8"))
-    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     return [alias.name for node in imports for alias in node.names if alias.name == alias.asname]
 
 

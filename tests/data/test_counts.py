@@ -53,6 +53,7 @@ CONSTANTS = {
     "isear": [_sum("isear"), 6_395],  # test_emotion.py
     "emotion_stimulus": [_sum("emotion_stimulus"), 2_199, 2_197],  # test_emotion.py
     "newsgroups": [_sum("newsgroups")],
+    "known_truth": [2_000, 1_000, 20_000],  # test_known_truth.py
 }
 
 

@@ -242,8 +242,8 @@ def test_list(command: Command) -> None:
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[:3] == [f"methods   {METHODS}", f"models    {MODELS}", f"data      {SETS}"]
-    assert "config    configs/smoke/digits.py: A perceptron on a hundred digits: seconds." in lines
-    assert any(line.startswith("config    configs/quickstart.py: ") for line in lines)
+    assert "config    smoke/digits: A perceptron on a hundred digits: seconds." in lines
+    assert any(line.startswith("config    quickstart: ") for line in lines)
 
 
 def test_print_config(command: Command) -> None:

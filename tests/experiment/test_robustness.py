@@ -160,7 +160,7 @@ def test_images_that_stream_are_read_into_memory() -> None:
     images = np.arange(20, dtype=np.uint8)[:, None, None, None] * np.ones((1, 4, 4, 3), np.uint8)
     test = small.images(20, 0)
     streamed = dataclasses.replace(test, inputs={}, read=lambda row, _: {"image": images[row]})
-    part = _robustness._part(streamed, 5)
+    part = _robustness._subset(streamed, 5)
     assert part.read is None
     np.testing.assert_array_equal(part.inputs["image"][:, 0, 0, 0], [0, 4, 8, 12, 16])
     np.testing.assert_array_equal(part.labels, test.labels[::4])

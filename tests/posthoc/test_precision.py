@@ -74,6 +74,8 @@ METRICS = {
     "bootstrap": lambda z: metrics.bootstrap(metrics.summary, z, LABELS, key=jax.random.key(0)),
     "classwise_ece": lambda z: metrics.classwise_ece(z, LABELS, scheme="mass"),
     "predictive_entropy": metrics.predictive_entropy,
+    "true_calibration_error": lambda z: metrics.true_calibration_error(jax.nn.softmax(z), SOFT),
+    "truth_summary": lambda z: metrics.truth_summary(z, SOFT),
 }
 for _name in BINARY:
     METRICS[_name] = partial(of_confidence, getattr(metrics, _name))
@@ -105,7 +107,9 @@ def calibrated(z: jax.Array, name: str) -> jax.Array:
 CALIBRATORS = {
     name: partial(calibrated, name=name)
     for name, x in vars(posthoc).items()
-    if inspect.isclass(x) and hasattr(x, "fit") and name != "Auto"  # chosen on the host
+    if inspect.isclass(x)
+    and hasattr(x, "fit")
+    and name not in ("Auto", "Calibrator")  # on the host; the base
 }
 
 
