@@ -22,15 +22,9 @@ def test_there_are_eight() -> None:
     assert [path.name[0] for path in NOTEBOOKS] == list("12345678")
 
 
-# By default one that evaluates and one that trains; each takes up to a minute.
-_DEFAULT = ("1", "5")
-_CASES = [
-    pytest.param(path, marks=[] if path.name[0] in _DEFAULT else [pytest.mark.slow])
-    for path in NOTEBOOKS
-]
-
-
-@pytest.mark.parametrize("path", _CASES, ids=lambda path: path.stem)
+# Up to a minute each: `.ci/run` runs them after the default tests.
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_tutorial_runs(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "\n\n".join(_code(path))],
