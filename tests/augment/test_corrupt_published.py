@@ -288,7 +288,9 @@ def test_the_published_order_is_not_always_that_of_severity() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in augment.CORRUPTIONS if n != "frost"])
 def test_as_strong_as_published_on_cifar10(name: str, data_dir: pathlib.Path) -> None:
-    images = np.asarray(data.load("cifar10", "test", data_dir).inputs["image"][:64])
+    images = np.asarray(data.load("cifar10", "test", data_dir).inputs["image"][:80])
+    # Saturation leaves a gray photograph as it is, in the published procedure, too.
+    images = images[np.ptp(images, axis=-1).any((1, 2))][:64]
     rng = np.random.default_rng(0)
     draws = 4 if name in DRAWS else 1
     images = np.repeat(images, draws, 0)
