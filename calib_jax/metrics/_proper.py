@@ -68,7 +68,7 @@ def _nll(logits: jax.Array, labels: jax.Array, weights: jax.Array | None) -> jax
 def _log_norm(logits: jax.Array, top: jax.Array) -> jax.Array:
     """Return `logsumexp(logits) - top` `[n]`, `top` being a constant: the largest of each row.
 
-    The gradient is 0 where a row has no softmax. It has a rule of its own because a select for every
+    The gradient is 0 where a row has no softmax. The custom rule is there because a select for every
     logit, which automatic differentiation would need for that, makes the sum three times slower.
     """
     safe = jnp.where(jnp.isfinite(top), top, 0.0)

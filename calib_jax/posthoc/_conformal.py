@@ -37,7 +37,7 @@ class ConformalSets:
 
     Attributes:
       threshold: scalar, or `[num_classes]` if class-conditional; infinite where there were too few
-        examples to promise anything but the set of all classes.
+        examples to guarantee anything but the set of all classes.
       score: `'lac'`, `'aps'` or `'raps'`.
       lam, k_reg: of `'raps'`.
       num_classes: number of classes.
